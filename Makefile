@@ -1,0 +1,45 @@
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install java lint test demo bench fuzz interop
+
+SPARK ?=## another PySpark, in an environment of its own: make SPARK=4.2.0 test
+ARGS ?=## more arguments for pytest: make test ARGS="tests/log -k checkpoint"
+VENV := .venv$(if $(SPARK),-$(SPARK))
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CODE := $(wildcard src tests examples bench)
+
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ' \\?=## ' '/^[A-Z]+ \?=## /{ printf "  %-14s %s\n", $$1 "=", $$2 }' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## make .venv from the lock file, once
+	@echo "$(VENV) is ready."
+
+$(STAMP): pyproject.toml $(wildcard requirements*.lock) scripts/install.sh
+	@scripts/install.sh $(VENV) $(SPARK)
+	@touch $@
+
+java: # Spark's needs, where Spark looks
+	@scripts/ensure-java.sh
+
+lint: $(STAMP) ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(STAMP) java ## the test suite, and the code in README and docs
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+demo: $(STAMP) java ## a table's life: create, commit, checkpoint, time travel
+	@$(BIN)/python examples/demo.py
+
+bench: $(STAMP) java ## speed and memory beside other implementations, as ratios
+	$(BIN)/python -m bench $(ARGS)
+
+fuzz: $(STAMP) java ## the heavy runs: many more random cases, races and kills
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/properties tests/txn -m "slow or not slow" $(ARGS)
+
+interop: $(STAMP) java ## what other engines wrote and read: golden tables, deltalake
+	$(BIN)/python -m pytest tests/conformance -m "slow or not slow" $(ARGS)

@@ -1,0 +1,1 @@
+"""Delta Lake in Python, on Spark, with no JAR."""

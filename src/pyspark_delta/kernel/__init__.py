@@ -1,0 +1,1 @@
+"""Delta Lake without Spark: the protocol, the log, scans and transactions, on Arrow."""

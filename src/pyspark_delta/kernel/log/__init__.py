@@ -1,0 +1,1 @@
+"""The log on a store: listings, Arrow frames, replay, snapshots, checkpoints."""

@@ -1,0 +1,260 @@
+"""Checkpoints, read column by column: classic, multi-part, V2 by uuid or classic name, sidecars.
+
+Only what somebody asks for is read.  Whatever cannot be read as a checkpoint raises
+CorruptLogError with the condition DELTA_MALFORMED_CHECKPOINT: the caller then goes on without it.
+PROTOCOL.md, "Checkpoints" and "V2 Spec".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyspark_delta.errors.storage import FileMissingError
+from pyspark_delta.errors.table import CorruptLogError, UnsafePathError
+from pyspark_delta.kernel.log.frames import (
+    ADD_SCHEMA,
+    REMOVE_SCHEMA,
+    add_table,
+    conform,
+    file_keys,
+    remove_table,
+)
+from pyspark_delta.kernel.log.json_frames import actions_from_json
+from pyspark_delta.kernel.log.replay import ColumnSource, FilePart, TableSource
+from pyspark_delta.kernel.log.segment import CheckpointFiles
+from pyspark_delta.kernel.protocol.actions import (
+    ACTIONS,
+    Action,
+    AddFile,
+    CheckpointMetadata,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+    SidecarFile,
+)
+from pyspark_delta.kernel.protocol.codec import MalformedRecordError
+from pyspark_delta.kernel.protocol.paths import SIDECAR_DIRECTORY, LogFileKind, sidecar_path
+from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.kernel.storage.uris import resolve_action_path
+
+_STATE_ACTIONS = (Protocol, Metadata, SetTransaction, DomainMetadata)
+_TOP_ACTIONS = (*_STATE_ACTIONS, CheckpointMetadata, SidecarFile)
+# The shortest row that a file action can take up, with room to spare: more rows than this in a
+# file of that size were not written by a table's owner.
+_MOST_ROWS_PER_BYTE = 2
+_MAPS = ("configuration", "options", "tags")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One checkpoint, opened: its state actions, and the Parquet files with its file actions."""
+
+    version: int
+    state_actions: tuple[Action, ...]
+    file_paths: tuple[str, ...]
+    json_adds: tuple[AddFile, ...] = ()
+    json_removes: tuple[RemoveFile, ...] = ()
+
+
+class CheckpointSource(ColumnSource):
+    """The add actions of one Parquet file, a column at a time."""
+
+    def __init__(self, store: LogStore, path: str) -> None:
+        self._store = store
+        self._path = path
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        return read_file_actions(self._store, self._path, "add", names, ADD_SCHEMA)
+
+
+def open_checkpoint(store: LogStore, files: CheckpointFiles) -> Checkpoint:
+    """The checkpoint's actions that are not about files, and where those that are can be read."""
+    if files.kind is LogFileKind.UUID_CHECKPOINT and files.files[0].name.format == "json":
+        return _open_json(store, files)
+    paths = [file.info.path for file in files.files]
+    actions = [action for path in paths for action in _top_actions(store, path)]
+    sidecars = [action for action in actions if isinstance(action, SidecarFile)]
+    state = tuple(action for action in actions if isinstance(action, _STATE_ACTIONS))
+    if sidecars:
+        return Checkpoint(files.version, state, _sidecar_paths(store, paths[0], sidecars))
+    return Checkpoint(files.version, state, tuple(paths))
+
+
+def checkpoint_parts(store: LogStore, checkpoint: Checkpoint) -> list[FilePart]:
+    """The checkpoint's add actions as parts of a state; only their keys are read now."""
+    parts = []
+    if checkpoint.json_adds:
+        table = add_table(checkpoint.json_adds)
+        parts.append(FilePart(TableSource(table), file_keys(table, store.root_uri)))
+    for path in checkpoint.file_paths:
+        source = CheckpointSource(store, path)
+        keys = file_keys(source.columns(["path", "deletionVector"]), store.root_uri)
+        if len(keys):
+            parts.append(FilePart(source, keys))
+    return parts
+
+
+def checkpoint_removes(store: LogStore, checkpoint: Checkpoint) -> pa.Table:
+    """The checkpoint's tombstones."""
+    names = REMOVE_SCHEMA.names
+    tables = [
+        read_file_actions(store, path, "remove", names, REMOVE_SCHEMA)
+        for path in checkpoint.file_paths
+    ]
+    return pa.concat_tables([remove_table(checkpoint.json_removes), *tables])
+
+
+def read_file_actions(
+    store: LogStore, path: str, kind: str, names: Sequence[str], schema: pa.Schema
+) -> pa.Table:
+    """Columns of the rows that are adds, or removes; absent columns are null."""
+    with _as_malformed(path), _opened(store, path) as file:
+        top = file.schema_arrow
+        wanted = pa.schema([schema.field(name) for name in names])
+        index = top.get_field_index(kind)
+        if index < 0 or not pa.types.is_struct(top.field(index).type):
+            return wanted.empty_table()
+        present = {f.name for f in top.field(index).type}
+        # `path` tells which rows are actions of this kind: it is never null in one.
+        if "path" not in present:
+            raise MalformedRecordError(f"its {kind} column has no path")
+        asked = {name for name in names if name in present} or {"path"}
+        table = file.read(columns=[f"{kind}.{name}" for name in sorted(asked)])
+        column = table.column(kind)
+        rows = column.drop_null() if column.null_count else column
+        arrays = [_field(rows, name, present, wanted.field(name).type) for name in names]
+        read = pa.table(arrays, schema=wanted)
+        if "path" in names and read.column("path").null_count:
+            raise MalformedRecordError(f"a row of its {kind} column has no path")
+        return read
+
+
+def read_parsed(store: LogStore, path: str, name: str) -> pa.ChunkedArray | None:
+    """The struct `add.name` (stats_parsed, partitionValues_parsed) of every add; None if absent."""
+    with _as_malformed(path), _opened(store, path) as file:
+        top = file.schema_arrow
+        index = top.get_field_index("add")
+        if index < 0 or name not in {f.name for f in top.field(index).type}:
+            return None
+        column = file.read(columns=["add.path", f"add.{name}"]).column("add").drop_null()
+        return pa.chunked_array([chunk.field(name) for chunk in column.chunks])
+
+
+def _field(
+    rows: pa.ChunkedArray, name: str, present: set[str], wanted: pa.DataType
+) -> pa.ChunkedArray:
+    if name not in present:
+        return pa.chunked_array([pa.nulls(len(rows), wanted)])
+    # No row is null any more, so a child array is its column as it stands.
+    chunks = [chunk.field(name) for chunk in rows.chunks]
+    return conform(pa.chunked_array(chunks, rows.type.field(name).type), wanted)
+
+
+def _top_actions(store: LogStore, path: str) -> list[Action]:
+    """Every action of a Parquet file that is not about a data file."""
+    with _as_malformed(path), _opened(store, path) as file:
+        top = set(file.schema_arrow.names)
+        keys = [kind.KEY for kind in _TOP_ACTIONS if kind.KEY in top]
+        table = file.read(columns=keys)
+        actions = []
+        for key in keys:
+            for row in table.column(key).drop_null().to_pylist():
+                actions.append(ACTIONS[key].from_json_value(_json_value(row)))
+        return actions
+
+
+def _json_value(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a state action as the JSON object it came from: no nulls, maps as objects."""
+    value: dict[str, Any] = {}
+    for name, item in row.items():
+        if item is None:
+            continue
+        if isinstance(item, dict):
+            value[name] = _json_value(item)
+        elif name in _MAPS and isinstance(item, list):
+            value[name] = dict(item)
+        else:
+            value[name] = item
+    return value
+
+
+def _open_json(store: LogStore, files: CheckpointFiles) -> Checkpoint:
+    path = files.files[0].info.path
+    with _as_malformed(path):
+        actions = list(actions_from_json(path, store.read(path)))
+    if not any(isinstance(action, CheckpointMetadata) for action in actions):
+        raise _malformed(path, "it has no checkpointMetadata")
+    sidecars = [action for action in actions if isinstance(action, SidecarFile)]
+    return Checkpoint(
+        version=files.version,
+        state_actions=tuple(a for a in actions if isinstance(a, _STATE_ACTIONS)),
+        file_paths=_sidecar_paths(store, path, sidecars),
+        json_adds=tuple(a for a in actions if isinstance(a, AddFile)),
+        json_removes=tuple(a for a in actions if isinstance(a, RemoveFile)),
+    )
+
+
+def _sidecar_paths(
+    store: LogStore, checkpoint: str, sidecars: Sequence[SidecarFile]
+) -> tuple[str, ...]:
+    paths = tuple(_sidecar_location(store, sidecar.path) for sidecar in sidecars)
+    if len(set(paths)) != len(paths):
+        raise _malformed(checkpoint, "it names a sidecar twice")
+    return paths
+
+
+def _sidecar_location(store: LogStore, path: str) -> str:
+    """Where a sidecar is: always in the table's own sidecar directory, however it is spelled."""
+    bare = "/" not in path and ":" not in path
+    resolved = resolve_action_path(
+        sidecar_path(path) if bare else path.removeprefix("./"), store.root_uri
+    )
+    parent, _, name = resolved.path.rpartition("/")
+    if resolved.is_absolute or parent != SIDECAR_DIRECTORY or not name:
+        raise UnsafePathError(
+            "DELTA_UNSAFE_PATH",
+            path=path,
+            table=store.root_uri,
+            reason="a sidecar lives in _delta_log/_sidecars",
+        )
+    return resolved.path
+
+
+@contextmanager
+def _opened(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
+    source = store.arrow_file(path)
+    try:
+        size = source.size()
+        with pq.ParquetFile(source) as file:
+            if file.metadata.num_rows > _MOST_ROWS_PER_BYTE * size:
+                raise MalformedRecordError(
+                    f"{file.metadata.num_rows} rows cannot be in {size} bytes"
+                )
+            yield file
+    finally:
+        source.close()
+
+
+@contextmanager
+def _as_malformed(path: str) -> Iterator[None]:
+    """Arrow's errors, and a missing file, as the one error that makes a reader do without."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, MalformedRecordError, ValueError, KeyError) as error:
+        if isinstance(error, FileMissingError):
+            raise _malformed(path, "it is not there") from error
+        if isinstance(error, UnsafePathError):
+            raise
+        raise _malformed(path, f"it cannot be read ({error})") from error
+
+
+def _malformed(path: str, reason: str) -> CorruptLogError:
+    return CorruptLogError("DELTA_MALFORMED_CHECKPOINT", path=path, reason=reason)

@@ -1,0 +1,212 @@
+"""File actions as Arrow tables: their schemas, and the way from and to action objects.
+
+Log state is columns, never an object per file; objects are made for what a command touches.
+
+>>> table = add_table([AddFile(path="a", size=1, modification_time=2, data_change=True)])
+>>> next(add_files(table)).size
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.errors.table import UnsafePathError
+from pyspark_delta.kernel.protocol.actions import AddFile, FileAction, RemoveFile
+from pyspark_delta.kernel.storage.uris import resolve_action_path
+
+STRING_MAP = pa.map_(pa.string(), pa.string())
+DELETION_VECTOR = pa.struct(
+    [
+        ("storageType", pa.string()),
+        ("pathOrInlineDv", pa.string()),
+        ("offset", pa.int32()),
+        ("sizeInBytes", pa.int32()),
+        ("cardinality", pa.int64()),
+    ]
+)
+ADD_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partitionValues", STRING_MAP),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("stats", pa.string()),
+        ("tags", STRING_MAP),
+        ("deletionVector", DELETION_VECTOR),
+        ("baseRowId", pa.int64()),
+        ("defaultRowCommitVersion", pa.int64()),
+        ("clusteringProvider", pa.string()),
+    ]
+)
+REMOVE_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("deletionTimestamp", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("extendedFileMetadata", pa.bool_()),
+        ("partitionValues", STRING_MAP),
+        ("size", pa.int64()),
+        ("tags", STRING_MAP),
+        ("deletionVector", DELETION_VECTOR),
+        ("baseRowId", pa.int64()),
+        ("defaultRowCommitVersion", pa.int64()),
+        ("stats", pa.string()),
+    ]
+)
+
+_Action = TypeVar("_Action", bound=FileAction)
+
+
+def add_table(adds: Iterable[AddFile]) -> pa.Table:
+    """Add actions as a table of `ADD_SCHEMA`."""
+    return _table(list(adds), AddFile, ADD_SCHEMA)
+
+
+def remove_table(removes: Iterable[RemoveFile]) -> pa.Table:
+    """Remove actions as a table of `REMOVE_SCHEMA`."""
+    return _table(list(removes), RemoveFile, REMOVE_SCHEMA)
+
+
+def add_files(table: pa.Table) -> Iterator[AddFile]:
+    """The rows of an add table as actions."""
+    return _actions(table, AddFile)
+
+
+def remove_files(table: pa.Table) -> Iterator[RemoveFile]:
+    """The rows of a remove table as actions."""
+    return _actions(table, RemoveFile)
+
+
+def table_from_values(values: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """JSON objects, checked already, as a table; keys the schema does not know are left out."""
+    return pa.table([_column(values, f.name, f.type) for f in schema], schema=schema)
+
+
+def conform(array: pa.ChunkedArray | pa.Array, wanted: pa.DataType) -> Any:
+    """`array` as `wanted`: other writers' checkpoints differ in integer widths and struct order."""
+    if array.type.equals(wanted):
+        return array
+    if pa.types.is_struct(wanted):
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        return pa.chunked_array([_conform_struct(chunk, wanted) for chunk in chunks], wanted)
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), wanted)
+    return array.cast(wanted)
+
+
+def file_keys(table: pa.Table, root_uri: str) -> pa.Array:
+    """What identifies each row's file in replay: its decoded path and its vector's unique id.
+
+    `table` needs the columns `path` and, when there are vectors, `deletionVector`.
+    """
+    keys = canonical_paths(_combined(table.column("path")), root_uri)
+    if "deletionVector" not in table.schema.names:
+        return keys
+    vectors = _combined(table.column("deletionVector"))
+    if vectors.null_count == len(vectors):
+        return keys
+    storage, where, offset = (
+        pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset")
+    )
+    at = pc.coalesce(pc.binary_join_element_wise("@", offset.cast(pa.string()), ""), "")
+    # NUL cannot stand in a path, so no path can look like another file with a vector.
+    unique_id = pc.binary_join_element_wise("\0", storage, where, at, "")
+    return pc.coalesce(pc.binary_join_element_wise(keys, unique_id, ""), keys)
+
+
+def canonical_paths(paths: pa.Array, root_uri: str) -> pa.Array:
+    """Paths as replay compares them: percent-decoded once, relative where they can be."""
+    if not _may_need_decoding(paths):
+        return paths
+    suspicious = pc.match_substring_regex(paths, "[%:]|^/")
+    changed = [_canonical(path, root_uri) for path in paths.filter(suspicious).to_pylist()]
+    return pc.replace_with_mask(paths, suspicious, pa.array(changed, pa.string()))
+
+
+def file_key(path: str, vector_id: str | None, root_uri: str) -> str:
+    """`file_keys` for one file."""
+    key = _canonical(path, root_uri)
+    return key if vector_id is None else f"{key}\0{vector_id}"
+
+
+def _canonical(path: str, root_uri: str) -> str:
+    try:
+        return resolve_action_path(path, root_uri).path
+    except UnsafePathError:
+        # Replay only compares; whoever opens the file refuses it.
+        return path
+
+
+def _may_need_decoding(paths: pa.Array) -> bool:
+    # One look at the bytes of all paths is much faster than one at each.
+    text = paths.buffers()[2]
+    if text is None:
+        return False
+    content = text.to_pybytes()
+    if b"%" in content or b":" in content:
+        return True
+    return bool(pc.any(pc.starts_with(paths, "/")).as_py())
+
+
+def _combined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return column.combine_chunks()
+
+
+def _conform_struct(array: pa.StructArray, wanted: pa.StructType) -> pa.StructArray:
+    present = {f.name: i for i, f in enumerate(array.type)}
+    children = [
+        conform(pc.struct_field(array, f.name), f.type)
+        if f.name in present
+        else pa.nulls(len(array), f.type)
+        for f in wanted
+    ]
+    return pa.StructArray.from_arrays(
+        children, fields=list(wanted), mask=pc.is_null(array) if array.null_count else None
+    )
+
+
+def _table(actions: list[_Action], kind: type[_Action], schema: pa.Schema) -> pa.Table:
+    attributes = {f.key: f.attribute for f in kind.FIELDS}
+    columns = []
+    for f in schema:
+        items = [getattr(action, attributes[f.name]) for action in actions]
+        if f.name == "deletionVector":
+            items = [None if item is None else item.to_json_value() for item in items]
+        columns.append(_array(items, f.type))
+    return pa.table(columns, schema=schema)
+
+
+def _column(values: Sequence[Mapping[str, Any]], name: str, wanted: pa.DataType) -> pa.Array:
+    return _array([value.get(name) for value in values], wanted)
+
+
+def _array(items: list[Any], wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_map(wanted):
+        items = [None if item is None else list(item.items()) for item in items]
+    return pa.array(items, wanted)
+
+
+def _actions(table: pa.Table, kind: type[_Action]) -> Iterator[_Action]:
+    for batch in table.to_batches(max_chunksize=4096):
+        for row in batch.to_pylist():
+            yield kind.from_json_value(_json_value(row))
+
+
+def _json_value(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as the JSON object that it came from; maps arrive as lists of pairs."""
+    for name in ("partitionValues", "tags"):
+        if row.get(name) is not None:
+            row[name] = dict(row[name])
+    if (vector := row.get("deletionVector")) is not None:
+        row["deletionVector"] = {key: item for key, item in vector.items() if item is not None}
+    return row

@@ -1,0 +1,97 @@
+"""Commits in order: who made them, and when.
+
+A commit's time is its in-commit timestamp from the version on that enabled them, else its file's
+time, pushed up where needed so that times rise with versions.  PROTOCOL.md, "In-Commit Timestamps"
+and "Recommendations for Readers of Tables with In-Commit Timestamps".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark_delta.errors.table import CorruptLogError
+from pyspark_delta.kernel.log.commit_info import commit_info_of
+from pyspark_delta.kernel.log.segment import LogFile
+from pyspark_delta.kernel.protocol.actions import CommitInfo
+from pyspark_delta.kernel.protocol.properties import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    IN_COMMIT_TIMESTAMP_VERSION,
+    property_value,
+)
+from pyspark_delta.kernel.protocol.timestamps import monotonic
+from pyspark_delta.kernel.storage.base import LogStore
+
+_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTime:
+    """A commit and its time in ms."""
+
+    version: int
+    timestamp: int
+
+
+def first_in_commit_timestamp_version(configuration: Mapping[str, str | None]) -> int | None:
+    """From which version on commits carry their own time; None when they do not."""
+    if not property_value(configuration, ENABLE_IN_COMMIT_TIMESTAMPS):
+        return None
+    # A table that had them from its creation records no version.
+    return property_value(configuration, IN_COMMIT_TIMESTAMP_VERSION) or 0
+
+
+def file_times(commits: Sequence[LogFile]) -> dict[int, int]:
+    """The time of each commit by its file, each at least a millisecond after the one before."""
+    pairs = [(file.version, file.info.modified_ms) for file in commits]
+    return dict(monotonic(pairs))
+
+
+def read_history(
+    store: LogStore,
+    commits: Sequence[LogFile],
+    limit: int | None,
+    configuration: Mapping[str, str | None],
+) -> list[CommitInfo]:
+    """The provenance of the newest `limit` commits, newest first."""
+    times = file_times(commits)
+    own_times_from = first_in_commit_timestamp_version(configuration)
+    chosen = list(reversed(commits))[: len(commits) if limit is None else max(limit, 0)]
+    infos: list[CommitInfo] = []
+    for start in range(0, len(chosen), _BATCH):
+        batch = chosen[start : start + _BATCH]
+        contents = store.read_many([file.info.path for file in batch])
+        for file, data in zip(batch, contents, strict=True):
+            info = commit_info_of(file.info.path, data) or CommitInfo()
+            time = times[file.version]
+            if own_times_from is not None and file.version >= own_times_from:
+                time = info.in_commit_timestamp or time
+            infos.append(replace(info, version=file.version, timestamp=time))
+    return infos
+
+
+def commit_times(
+    store: LogStore, commits: Sequence[LogFile], configuration: Mapping[str, str | None]
+) -> list[CommitTime]:
+    """The time of each commit, oldest first."""
+    own_times_from = first_in_commit_timestamp_version(configuration)
+    times = file_times([f for f in commits if own_times_from is None or f.version < own_times_from])
+    own = [f for f in commits if own_times_from is not None and f.version >= own_times_from]
+    result = [CommitTime(version, time) for version, time in times.items()]
+    for start in range(0, len(own), _BATCH):
+        batch = own[start : start + _BATCH]
+        contents = store.read_many([file.info.path for file in batch])
+        for file, data in zip(batch, contents, strict=True):
+            result.append(CommitTime(file.version, _own_time(file, data)))
+    return result
+
+
+def _own_time(file: LogFile, data: bytes) -> int:
+    info = commit_info_of(file.info.path, data)
+    if info is None or info.in_commit_timestamp is None:
+        raise CorruptLogError(
+            "DELTA_MISSING_COMMIT_INFO" if info is None else "DELTA_MISSING_COMMIT_TIMESTAMP",
+            featureName="inCommitTimestamp",
+            version=file.version,
+        )
+    return info.in_commit_timestamp

@@ -1,0 +1,154 @@
+"""Which files are live: frames and checkpoints, reconciled in Arrow.
+
+A state is a few parts, each a column source with a mask of its live rows.  A newer frame knocks
+its keys out of every older part and becomes a part itself, so that a refresh costs what the new
+commit costs, not what the table costs.  PROTOCOL.md, "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.kernel.log.frames import ADD_SCHEMA
+from pyspark_delta.kernel.log.json_frames import ActionFrame
+
+# Parts this small are merged with their neighbours, and one that is mostly dead is rewritten.
+_SMALL_ROWS = 2048
+
+
+class ColumnSource(ABC):
+    """Columns of add actions, fetched when somebody asks.
+
+    1. Every column has one value per row, and rows keep their order for the life of the source.
+    2. `columns` gives exactly the names asked for, with the types of `ADD_SCHEMA`.
+    """
+
+    @abstractmethod
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """The columns called `names`, every row."""
+
+
+class TableSource(ColumnSource):
+    """A table that is in memory already."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        return self._table.select(list(names))
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Rows of one source, the keys of all of them, and which are live (None: all)."""
+
+    source: ColumnSource
+    keys: pa.Array
+    live: pa.Array | None = None
+    _cache: dict[str, pa.ChunkedArray] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def num_live(self) -> int:
+        """How many rows are live."""
+        return len(self.keys) if self.live is None else int(self.live.true_count)
+
+    def live_columns(self, names: Sequence[str]) -> pa.Table:
+        """The columns `names` of the live rows."""
+        missing = [name for name in names if name not in self._cache]
+        if missing:
+            table = self.source.columns(missing)
+            if self.live is not None:
+                table = table.filter(self.live)
+            self._cache.update({name: table.column(name) for name in missing})
+        return pa.table({name: self._cache[name] for name in names})
+
+    def live_keys(self) -> pa.Array:
+        """The keys of the live rows."""
+        return self.keys if self.live is None else self.keys.filter(self.live)
+
+    def without(self, keys: pa.Array) -> FilePart:
+        """The part once `keys` were spoken of again by a newer action."""
+        hit = pc.is_in(self.keys, value_set=keys)
+        if self.live is not None:
+            hit = pc.and_(hit, self.live)
+        if not hit.true_count:
+            return self
+        live = pc.invert(hit) if self.live is None else pc.and_not(self.live, hit)
+        return FilePart(self.source, self.keys, live)
+
+
+class FileState:
+    """The live files of one version.  Immutable, but for columns it has fetched."""
+
+    def __init__(self, parts: Sequence[FilePart]) -> None:
+        self._parts = tuple(parts)
+        self._lock = RLock()
+        self._counts: tuple[int, int] | None = None
+
+    @property
+    def parts(self) -> tuple[FilePart, ...]:
+        """The parts, oldest first."""
+        return self._parts
+
+    @property
+    def num_files(self) -> int:
+        """How many files are live."""
+        return sum(part.num_live for part in self._parts)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The sum of their sizes."""
+        return pc.sum(self.columns(["size"]).column("size")).as_py() or 0
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """The columns `names` of every live file, in `ADD_SCHEMA`'s types."""
+        schema = pa.schema([ADD_SCHEMA.field(name) for name in names])
+        with self._lock:
+            tables = [part.live_columns(names).cast(schema) for part in self._parts]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def keys(self) -> list[pa.Array]:
+        """The live keys, an array for each part."""
+        return [part.live_keys() for part in self._parts]
+
+    def apply(self, frame: ActionFrame) -> FileState:
+        """The state once a newer frame has been heard."""
+        if not frame.num_rows:
+            return self
+        touched = pa.concat_arrays([frame.add_keys, frame.remove_keys])
+        parts = [part.without(touched) for part in self._parts]
+        if frame.adds.num_rows:
+            parts.append(FilePart(TableSource(frame.adds), frame.add_keys))
+        return FileState(_merged(parts))
+
+
+def replay(base: Iterable[FilePart], frames: Iterable[ActionFrame]) -> FileState:
+    """The live files of a checkpoint (its parts) and the frames after it, oldest first."""
+    state = FileState(tuple(base))
+    for frame in frames:
+        state = state.apply(frame)
+    return state
+
+
+def _merged(parts: list[FilePart]) -> list[FilePart]:
+    """Neighbours of like size become one, so that there are few parts however many commits."""
+    while len(parts) > 1 and _should_merge(parts[-2], parts[-1]):
+        newer, older = parts.pop(), parts.pop()
+        names = ADD_SCHEMA.names
+        table = pa.concat_tables([older.live_columns(names), newer.live_columns(names)])
+        keys = pa.concat_arrays([older.live_keys(), newer.live_keys()])
+        parts.append(FilePart(TableSource(table.combine_chunks()), keys))
+    return [part for part in parts if part.num_live]
+
+
+def _should_merge(older: FilePart, newer: FilePart) -> bool:
+    if not isinstance(older.source, TableSource):
+        return False
+    rows = len(older.keys)
+    return rows <= _SMALL_ROWS and rows <= 2 * len(newer.keys)

@@ -1,0 +1,174 @@
+"""`TableLog`: the log of one table as readers see it: newest snapshot, older ones, changes.
+
+Holding version N, a refresh asks for N+1 and nothing else: what it costs depends on what is new,
+not on how long the log is.  Writing is `txn`'s affair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from threading import RLock
+
+from pyspark_delta.errors.storage import FileMissingError
+from pyspark_delta.errors.table import TableNotFoundError
+from pyspark_delta.kernel.log.commit_info import commit_info_of
+from pyspark_delta.kernel.log.history import (
+    CommitTime,
+    commit_times,
+    read_history,
+    version_at_time,
+)
+from pyspark_delta.kernel.log.json_frames import actions_from_json, frames_from_commits
+from pyspark_delta.kernel.log.segment import LogFile, list_log
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol.actions import Action, CommitInfo
+from pyspark_delta.kernel.protocol.paths import (
+    LOG_DIRECTORY,
+    LogFileKind,
+    LogName,
+    commit_path,
+)
+from pyspark_delta.kernel.storage.base import FileInfo, LogStore
+
+
+def system_now_ms() -> int:
+    """The machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+class TableLog:
+    """The log of one table.  Safe to share between threads."""
+
+    def __init__(self, store: LogStore, *, now_ms: Callable[[], int] = system_now_ms) -> None:
+        self.store = store
+        self.now_ms = now_ms
+        self._lock = RLock()
+        self._snapshot: Snapshot | None = None
+
+    @property
+    def table_exists(self) -> bool:
+        """Whether there is a Delta table: at least one commit or checkpoint."""
+        return self._snapshot is not None or list_log(self.store).latest_version is not None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest version as of the last look; the first one looks."""
+        with self._lock:
+            if self._snapshot is None:
+                self._snapshot = Snapshot.load(self.store, now_ms=self.now_ms)
+            return self._snapshot
+
+    def update(self) -> Snapshot:
+        """The newest version now."""
+        with self._lock:
+            current = self._snapshot
+            if current is None:
+                return self.snapshot
+            look = self._probe if self.store.probes_cheaply else self._listed
+            newer = look(current)
+            if newer is None:
+                # The version we hold is gone or another's: the table was made anew.
+                self._snapshot = None
+                return self.snapshot
+            self._snapshot = newer
+            return newer
+
+    def advance(self, version: int, data: bytes) -> Snapshot:
+        """The newest version, once this process itself wrote `version` with content `data`."""
+        with self._lock:
+            current = self._snapshot
+            if current is None or current.version != version - 1:
+                return self.update()
+            info = self.store.stat(commit_path(version))
+            self._snapshot = self._then(current, [(_commit_file(version, info), data)])
+            return self._snapshot
+
+    def snapshot_at(
+        self, version: int | None = None, timestamp: int | str | None = None
+    ) -> Snapshot:
+        """The table as it was at a version, or at a time (ms since the epoch, or text)."""
+        if (version is None) == (timestamp is None):
+            raise ValueError("give either a version or a timestamp")
+        if timestamp is not None:
+            version = version_at_time(self.commit_times(), timestamp)
+        with self._lock:
+            current = self._snapshot
+        if current is not None and current.version == version:
+            return current
+        return Snapshot.load(self.store, version, now_ms=self.now_ms)
+
+    def get_changes(self, from_version: int) -> Iterator[tuple[int, list[Action]]]:
+        """Every commit from `from_version` on with all of its actions, oldest first."""
+        for file in list_log(self.store, max(from_version, 0)).commits:
+            path = file.info.path
+            yield file.version, list(actions_from_json(path, self.store.read(path)))
+
+    def history(self, limit: int | None = None) -> list[CommitInfo]:
+        """The provenance of each commit, newest first, with its version and time filled in."""
+        listing = list_log(self.store)
+        if not listing.commits:
+            raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=self.store.root_uri)
+        return read_history(self.store, listing.commits, limit, self._times_metadata())
+
+    def commit_times(self) -> list[CommitTime]:
+        """The time of every commit that the log still has, oldest first, always rising."""
+        return commit_times(self.store, list_log(self.store).commits, self._times_metadata())
+
+    def ensure_log_directory_exist(self) -> None:
+        """Make the log directory, where the store has directories."""
+        self.store.make_directory(LOG_DIRECTORY)
+
+    def _times_metadata(self) -> dict[str, str | None]:
+        return dict(self.update().metadata.configuration)
+
+    def _probe(self, current: Snapshot) -> Snapshot | None:
+        """The newest version by asking for one file after the other; None when ours is gone."""
+        last = current.last_commit
+        try:
+            if self.store.stat(last.info.path) != last.info:
+                return None
+        except FileMissingError:
+            return None
+        found: list[tuple[LogFile, bytes]] = []
+        version = current.version + 1
+        while True:
+            path = commit_path(version)
+            try:
+                data = self.store.read(path)
+                found.append((_commit_file(version, self.store.stat(path)), data))
+            except FileMissingError:
+                break
+            version += 1
+        return self._then(current, found) if found else current
+
+    def _listed(self, current: Snapshot) -> Snapshot | None:
+        """The newest version by one listing from ours on; None when ours is gone."""
+        listing = list_log(self.store, current.version)
+        last = current.last_commit
+        same = [file for file in listing.commits if file.version == current.version]
+        if last.name.kind is LogFileKind.COMMIT and (not same or same[0].info != last.info):
+            return None
+        newer = [file for file in listing.commits if file.version > current.version]
+        if not newer:
+            beyond = listing.latest_version
+            return current if beyond is None or beyond <= current.version else None
+        expected = range(current.version + 1, current.version + 1 + len(newer))
+        if [file.version for file in newer] != list(expected):
+            return None  # a full look tells a gap from a cleaned log
+        contents = self.store.read_many([file.info.path for file in newer])
+        return self._then(current, list(zip(newer, contents, strict=True)))
+
+    def _then(self, current: Snapshot, found: list[tuple[LogFile, bytes]]) -> Snapshot:
+        root_uri = self.store.root_uri
+        commits = [(file.info.path, data) for file, data in found]
+        newest, data = found[-1]
+        info = commit_info_of(newest.info.path, data)
+        stamp = None if info is None else info.in_commit_timestamp
+        for frame in frames_from_commits(commits, root_uri):
+            current = current.then(newest, frame, stamp)
+        return current
+
+
+def _commit_file(version: int, info: FileInfo) -> LogFile:
+    return LogFile(LogName(LogFileKind.COMMIT, version), info)

@@ -1,0 +1,344 @@
+"""How a protocol comes to support a feature, and how it is written down.
+
+A set of features has one *normal* form: the legacy versions that imply exactly this set, or else
+the smallest reader version beside writer version 7 and a list.  Going the other way, a legacy
+protocol that gains a modern feature must list by name all that its versions implied.  Nothing here
+looks at files.  PROTOCOL.md, "Protocol Evolution" and "Table Features".
+
+>>> protocol_text(upgraded(Protocol(min_reader_version=1, min_writer_version=2), ["rowTracking"]))
+'1,7,None,[appendOnly,domainMetadata,invariants,rowTracking]'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyspark_delta.errors.table import CorruptLogError, ProtocolError
+from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
+from pyspark_delta.kernel.protocol.features import (
+    FEATURES,
+    READER_FEATURES_VERSION,
+    WRITER_FEATURES_VERSION,
+    active_features,
+    feature_named,
+    implied_features,
+    in_listing_order,
+    protocol_text,
+    supported_features,
+)
+from pyspark_delta.kernel.protocol.properties import (
+    FEATURE_PREFIX,
+    IGNORE_PROTOCOL_DEFAULTS,
+    MIN_READER_VERSION,
+    MIN_WRITER_VERSION,
+    Property,
+    parsed_value,
+)
+
+DEFAULT_VERSIONS = (1, 2)
+_STATUSES = frozenset({"supported", "enabled"})
+
+# A reader and a writer version that were asked for; None leaves one of them open.
+Versions = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedProtocol:
+    """What a user's properties ask of the protocol; it is stored there and not as properties."""
+
+    min_reader_version: int | None = None
+    min_writer_version: int | None = None
+    features: tuple[str, ...] = ()
+    ignore_defaults: bool = False
+
+    @property
+    def min_versions(self) -> Versions | None:
+        """The versions for `protocol_for`; None when neither was asked for."""
+        if self.min_reader_version is None and self.min_writer_version is None:
+            return None
+        return (self.min_reader_version, self.min_writer_version)
+
+    @property
+    def default_versions(self) -> tuple[int, int]:
+        """The versions of a new table that asks for none."""
+        return (1, 1) if self.ignore_defaults else DEFAULT_VERSIONS
+
+
+def take_protocol_properties(
+    configuration: Mapping[str, str | None], *, altering: bool = False
+) -> tuple[dict[str, str | None], RequestedProtocol]:
+    """The properties that stay properties, and what the others ask of the protocol.
+
+    `altering` says that the table exists: it only decides how a refusal is worded.
+    """
+    rest: dict[str, str | None] = {}
+    taken: dict[str, str] = {}
+    features: dict[str, str] = {}
+    protocol_keys = {row.key.lower() for row in _PROTOCOL_ROWS}
+    for key, value in configuration.items():
+        lowered = key.lower()
+        if lowered.startswith(FEATURE_PREFIX):
+            features[key] = value or ""
+        elif lowered in protocol_keys:
+            taken[lowered] = value or ""
+        else:
+            rest[key] = value
+    ignore = taken.get(IGNORE_PROTOCOL_DEFAULTS.key.lower())
+    return rest, RequestedProtocol(
+        min_reader_version=_version(taken, MIN_READER_VERSION),
+        min_writer_version=_version(taken, MIN_WRITER_VERSION),
+        features=_named_features(features, altering),
+        ignore_defaults=ignore is not None and parsed_value(IGNORE_PROTOCOL_DEFAULTS, ignore),
+    )
+
+
+def protocol_for(
+    metadata: Metadata,
+    base: Protocol | None = None,
+    explicit_features: Iterable[str] = (),
+    min_versions: Versions | None = None,
+    *,
+    default_versions: tuple[int, int] = DEFAULT_VERSIONS,
+) -> Protocol:
+    """The protocol that a table needs for `metadata`, which holds no protocol properties.
+
+    `base` is the protocol it has, None for a new table; it comes back unchanged when it is enough.
+    A feature that an existing table must be given by name is refused
+    (DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT); all others are added silently.
+    """
+    explicit = frozenset(explicit_features)
+    _check_known(explicit)
+    if base is None:
+        asked = _asked_versions(min_versions, default_versions)
+        supported: frozenset[str] = frozenset()
+    else:
+        asked = _asked_versions(min_versions, (base.min_reader_version, base.min_writer_version))
+        supported = supported_features(base)
+    wanted = supported | implied_features(*asked) | with_required(explicit)
+    active = active_features(metadata, wanted)
+    if base is not None:
+        _check_automatic(active - wanted, wanted)
+    wanted |= with_required(active)
+    if min_versions is not None:
+        _check_asked(asked, wanted)
+    if base is not None and min_versions is None and wanted == supported:
+        return base
+    return _normal_form(wanted, () if base is None else (base,))
+
+
+def upgraded(protocol: Protocol, features: Iterable[str]) -> Protocol:
+    """`protocol` with more features and all that they require; itself when it has them."""
+    explicit = frozenset(features)
+    _check_known(explicit)
+    supported = supported_features(protocol)
+    wanted = supported | with_required(explicit)
+    return protocol if wanted == supported else _normal_form(wanted, (protocol,))
+
+
+def merged(*protocols: Protocol) -> Protocol:
+    """The smallest protocol that supports all that any of `protocols` does."""
+    return _normal_form(frozenset().union(*map(supported_features, protocols)), protocols)
+
+
+def normalised(protocol: Protocol) -> Protocol:
+    """The same features in the weakest form that older clients can read."""
+    return _normal_form(supported_features(protocol), (protocol,))
+
+
+def denormalised(protocol: Protocol) -> Protocol:
+    """The same features, each of them by name."""
+    if protocol.min_writer_version >= WRITER_FEATURES_VERSION:
+        return protocol
+    return _listing(supported_features(protocol), (protocol,))
+
+
+def without_feature(protocol: Protocol, name: str) -> Protocol:
+    """`protocol` after DROP FEATURE; ProtocolError when the feature cannot go.
+
+    Whether the table still uses the feature is for the caller to find out.
+    """
+    feature = feature_named(name)
+    if feature is None:
+        raise ProtocolError("DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE", feature=name)
+    supported = supported_features(protocol)
+    if feature.name not in supported:
+        raise ProtocolError("DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT", feature=feature.name)
+    if not feature.removable:
+        raise ProtocolError("DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE", feature=feature.name)
+    dependent = [
+        other
+        for other in in_listing_order(supported)
+        if other in FEATURES and feature.name in FEATURES[other].requires
+    ]
+    if dependent:
+        raise ProtocolError(
+            "DELTA_FEATURE_DROP_DEPENDENT_FEATURE",
+            feature=feature.name,
+            dependentFeatures=", ".join(dependent),
+        )
+    return _normal_form(supported - {feature.name}, (protocol,))
+
+
+def check_upgrade(old: Protocol, new: Protocol) -> None:
+    """Refuse a protocol that no longer supports what the table's present one does."""
+    if dropped_features(old, new):
+        raise ProtocolError(
+            "DELTA_INVALID_PROTOCOL_DOWNGRADE",
+            oldProtocol=protocol_text(old),
+            newProtocol=protocol_text(new),
+        )
+
+
+def dropped_features(old: Protocol, new: Protocol) -> frozenset[str]:
+    """The features that `old` supports and `new` does not."""
+    return supported_features(old) - supported_features(new)
+
+
+def is_feature_dropped(old: Protocol, new: Protocol) -> bool:
+    """Whether going from `old` to `new` takes any feature away."""
+    return bool(dropped_features(old, new))
+
+
+def check_metadata_supported(protocol: Protocol, metadata: Metadata) -> None:
+    """Refuse metadata that uses a feature which a listing protocol does not list.
+
+    Legacy protocols are let pass, as in delta-spark: properties older than their feature are
+    without effect there.
+    """
+    if protocol.min_writer_version < WRITER_FEATURES_VERSION:
+        return
+    supported = supported_features(protocol)
+    missing = active_features(metadata, supported) - supported
+    if missing:
+        raise CorruptLogError(
+            "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH",
+            features=", ".join(in_listing_order(missing)),
+        )
+
+
+def with_required(names: Iterable[str]) -> frozenset[str]:
+    """`names` and every feature that they require, directly or not."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(FEATURES[name].requires if name in FEATURES else ())
+    return frozenset(found)
+
+
+_PROTOCOL_ROWS: tuple[Property[object], ...] = (
+    MIN_READER_VERSION,
+    MIN_WRITER_VERSION,
+    IGNORE_PROTOCOL_DEFAULTS,
+)
+
+
+def _normal_form(names: frozenset[str], sources: Iterable[Protocol]) -> Protocol:
+    reader, writer = _smallest_versions(names)
+    if names <= FEATURES.keys() and implied_features(reader, writer) == names:
+        return Protocol(min_reader_version=reader, min_writer_version=writer)
+    return _listing(names, sources)
+
+
+def _listing(names: frozenset[str], sources: Iterable[Protocol]) -> Protocol:
+    """The form with lists; a feature we do not know stays in the lists `sources` have it in."""
+    reader, _ = _smallest_versions(names)
+    for_readers = {name for name in names if name in FEATURES and FEATURES[name].readers}
+    for source in sources:
+        for_readers |= (set(source.reader_features or ()) & names) - FEATURES.keys()
+    if for_readers - FEATURES.keys():
+        reader = READER_FEATURES_VERSION
+    return Protocol(
+        min_reader_version=reader,
+        min_writer_version=WRITER_FEATURES_VERSION,
+        reader_features=(
+            in_listing_order(for_readers) if reader == READER_FEATURES_VERSION else None
+        ),
+        writer_features=in_listing_order(names),
+    )
+
+
+def _smallest_versions(names: frozenset[str]) -> tuple[int, int]:
+    known = [FEATURES[name] for name in names if name in FEATURES]
+    return (
+        max([1, *(feature.min_reader_version for feature in known)]),
+        max([1, *(feature.min_writer_version for feature in known)]),
+    )
+
+
+def _asked_versions(asked: Versions | None, otherwise: tuple[int, int]) -> tuple[int, int]:
+    reader, writer = asked or (None, None)
+    return (
+        otherwise[0] if reader is None else reader,
+        otherwise[1] if writer is None else writer,
+    )
+
+
+def _check_asked(asked: tuple[int, int], wanted: frozenset[str]) -> None:
+    reader, writer = asked
+    lists_features = _smallest_versions(wanted)[1] >= WRITER_FEATURES_VERSION
+    if reader >= READER_FEATURES_VERSION and writer < WRITER_FEATURES_VERSION:
+        if lists_features:
+            return
+        raise ProtocolError(
+            "DELTA_READ_FEATURE_PROTOCOL_REQUIRES_WRITE", writerVersion=WRITER_FEATURES_VERSION
+        )
+
+
+def _check_automatic(missing: frozenset[str], supported: frozenset[str]) -> None:
+    manual = [name for name in in_listing_order(missing) if not FEATURES[name].upgrades]
+    if manual:
+        raise ProtocolError(
+            "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT",
+            unsupportedFeatures=", ".join(manual),
+            supportedFeatures=", ".join(in_listing_order(supported | (missing - set(manual)))),
+        )
+
+
+def _check_known(names: frozenset[str]) -> None:
+    unknown = names - FEATURES.keys()
+    if unknown:
+        raise ProtocolError(
+            "DELTA_UNSUPPORTED_FEATURES_IN_CONFIG",
+            configs=", ".join(FEATURE_PREFIX + name for name in sorted(unknown)),
+        )
+
+
+def _version(taken: Mapping[str, str], row: Property[int | None]) -> int | None:
+    text = taken.get(row.key.lower())
+    if text is None:
+        return None
+    if not text.removeprefix("-").removeprefix("+").isdecimal():
+        raise ProtocolError("DELTA_PROTOCOL_PROPERTY_NOT_INT", key=row.key, value=text)
+    return parsed_value(row, text)
+
+
+def _named_features(properties: Mapping[str, str], altering: bool) -> tuple[str, ...]:
+    names: set[str] = set()
+    unknown = []
+    for key, status in properties.items():
+        feature = feature_named(key[len(FEATURE_PREFIX) :])
+        if status.lower() not in _STATUSES:
+            raise ProtocolError(
+                "DELTA_UNSUPPORTED_FEATURE_STATUS",
+                feature=key[len(FEATURE_PREFIX) :],
+                status=status,
+            )
+        if feature is None:
+            unknown.append(key)
+        elif not feature.nameable:
+            verb = "ALTER" if altering else "CREATE"
+            raise ProtocolError(
+                f"DELTA_{verb}_TABLE_SET_CLUSTERING_TABLE_FEATURE_NOT_ALLOWED",
+                tableFeature=feature.name,
+            )
+        else:
+            names.add(feature.name)
+    if unknown:
+        raise ProtocolError(
+            "DELTA_UNSUPPORTED_FEATURES_IN_CONFIG", configs=", ".join(sorted(unknown))
+        )
+    return in_listing_order(names)

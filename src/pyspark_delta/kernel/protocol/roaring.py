@@ -1,0 +1,147 @@
+"""Roaring bitmaps in the two layouts that deletion vectors are stored in.
+
+Only bytes and bitmaps: frames, checksums and descriptors are in `deletion_vectors`.  A bitmap is
+measured here before pyroaring sees it, so that no count in the bytes is believed that the bytes
+themselves do not bear out.  PROTOCOL.md, "Deletion Vector Format" and the RoaringFormatSpec.
+
+>>> parse_bitmap(format_bitmap(BitMap64([3, 2**33])))
+BitMap64([3, 8589934592])
+"""
+
+from __future__ import annotations
+
+import struct
+
+from pyroaring import BitMap64
+
+PORTABLE_MAGIC = 1681511377
+NATIVE_MAGIC = 1681511376  # older writers; read, never written
+MAX_ROW = 2**63 - 1
+
+_PORTABLE = struct.pack("<i", PORTABLE_MAGIC)
+_NATIVE = struct.pack("<i", NATIVE_MAGIC)
+# The byte order of the example in PROTOCOL.md, "Deletion Vector Descriptor Schema".
+_NATIVE_BIG_ENDIAN = struct.pack(">i", NATIVE_MAGIC)
+
+_NO_RUNS = 12346
+_RUNS = 12347
+_OFFSETS_FROM = 4  # containers, in a bitmap with runs
+_ARRAY_MOST = 4096
+_BITSET_BYTES = 8192
+_SMALLEST_BITMAP = 8
+
+
+def parse_bitmap(data: bytes) -> BitMap64:
+    """The rows in `data`, magic number included; ValueError when it holds anything else."""
+    if len(data) < 4:
+        raise ValueError(f"{len(data)} bytes are too few for a bitmap")
+    if data.startswith(_PORTABLE):
+        buckets = _portable_buckets(data)
+    elif data.startswith(_NATIVE):
+        buckets = _native_buckets(data, "<i")
+    elif data.startswith(_NATIVE_BIG_ENDIAN):
+        buckets = _native_buckets(data, ">i")
+    else:
+        raise ValueError(f"there is no bitmap with the magic number {data[:4].hex()}")
+    # Put together anew, without the empty buckets that some writers leave in.
+    parts = [struct.pack("<Q", len(buckets))]
+    for key, start, end in buckets:
+        parts += (struct.pack("<I", key), data[start:end])
+    try:
+        return BitMap64.deserialize(b"".join(parts))
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"a bitmap is damaged: {error}") from None
+
+
+def format_bitmap(bitmap: BitMap64) -> bytes:
+    """`bitmap` in the portable layout, magic number included."""
+    optimized = bitmap.copy()
+    optimized.run_optimize()
+    serialized: bytes = optimized.serialize()
+    return _PORTABLE + serialized
+
+
+def _portable_buckets(data: bytes) -> list[tuple[int, int, int]]:
+    """Key, start and end of each bucket that is not empty: 64-bit count, then key and bitmap."""
+    (count,) = _unpack("<q", data, 4)
+    at = 12
+    if not 0 <= count <= (len(data) - at) // (4 + _SMALLEST_BITMAP):
+        raise ValueError(f"{len(data)} bytes cannot hold {count} bitmaps")
+    buckets = []
+    last = -1
+    for _ in range(count):
+        (key,) = _unpack("<i", data, at)
+        if key <= last:
+            raise ValueError(f"the key {key} stands behind the key {last}")
+        last = key
+        end = _bitmap_end(data, at + 4)
+        if end > at + 4 + _SMALLEST_BITMAP:
+            buckets.append((key, at + 4, end))
+        at = end
+    _check_end(data, at)
+    return buckets
+
+
+def _native_buckets(data: bytes, integer: str) -> list[tuple[int, int, int]]:
+    """As `_portable_buckets`: 32-bit count, then length and bitmap; the position is the key."""
+    (count,) = _unpack(integer, data, 4)
+    at = 8
+    if not 0 <= count <= (len(data) - at) // (4 + _SMALLEST_BITMAP):
+        raise ValueError(f"{len(data)} bytes cannot hold {count} bitmaps")
+    buckets = []
+    for key in range(count):
+        (length,) = _unpack(integer, data, at)
+        end = _bitmap_end(data, at + 4)
+        if end != at + 4 + length:
+            raise ValueError(f"bitmap {key} is {end - at - 4} bytes long, not {length}")
+        if length > _SMALLEST_BITMAP:
+            buckets.append((key, at + 4, end))
+        at = end
+    _check_end(data, at)
+    return buckets
+
+
+def _bitmap_end(data: bytes, start: int) -> int:
+    """Where the 32-bit bitmap that begins at `start` ends, by its own headers."""
+    (cookie,) = _unpack("<I", data, start)
+    if cookie == _NO_RUNS:
+        (count,) = _unpack("<I", data, start + 4)
+        at, flags, has_offsets = start + 8, b"", True
+    elif cookie & 0xFFFF == _RUNS:
+        count = (cookie >> 16) + 1
+        at = start + 4 + (count + 7) // 8
+        flags, has_offsets = data[start + 4 : at], count >= _OFFSETS_FROM
+    else:
+        raise ValueError(f"there is no bitmap with the cookie {cookie}")
+    if count > 2**16:
+        raise ValueError(f"a bitmap has {count} containers")
+    header = _unpack(f"<{2 * count}H", data, at)
+    at += 4 * count
+    if any(left >= right for left, right in zip(header[::2], header[2::2], strict=False)):
+        raise ValueError("the containers of a bitmap are out of order")
+    offsets = _unpack(f"<{count}I", data, at) if has_offsets else ()
+    at += 4 * len(offsets)
+    for index, less_one in enumerate(header[1::2]):
+        if has_offsets and offsets[index] != at - start:
+            raise ValueError(f"container {index} is at {at - start}, not at {offsets[index]}")
+        if flags and flags[index // 8] >> index % 8 & 1:
+            (runs,) = _unpack("<H", data, at)
+            at += 2 + 4 * runs
+        elif less_one < _ARRAY_MOST:
+            at += 2 * (less_one + 1)
+        else:
+            at += _BITSET_BYTES
+        if at > len(data):
+            raise ValueError(f"container {index} goes beyond the last byte")
+    return at
+
+
+def _unpack(form: str, data: bytes, at: int) -> tuple[int, ...]:
+    if at + struct.calcsize(form) > len(data):
+        raise ValueError("the bytes end too early")
+    return struct.unpack_from(form, data, at)
+
+
+def _check_end(data: bytes, at: int) -> None:
+    if at != len(data):
+        raise ValueError(f"{len(data) - at} bytes follow the last bitmap")

@@ -1,0 +1,212 @@
+"""Row tracking: every row has an id for life, and knows the version that last changed it.
+
+A row's id is its file's `baseRowId` plus its position, unless a hidden column of the file says
+otherwise.  Here files get their base ids and default versions, first and again after a lost race;
+the hidden columns are named but not written.  PROTOCOL.md, "Row Tracking".
+
+>>> file = AddFile(
+...     path="f", size=1, modification_time=0, data_change=True, stats='{"numRecords":5}'
+... )
+>>> numbered = assign_row_ids([file], high_water_mark=9, version=3)
+>>> numbered.files[0].base_row_id, numbered.high_water_mark
+(10, 14)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pyspark_delta.errors.table import (
+    CorruptLogError,
+    InvalidActionsError,
+    PropertyError,
+    SchemaError,
+)
+from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol, RemoveFile
+from pyspark_delta.kernel.protocol.features import is_supported
+from pyspark_delta.kernel.protocol.properties import (
+    ENABLE_ROW_TRACKING,
+    ROW_COMMIT_VERSION_COLUMN,
+    ROW_ID_COLUMN,
+    ROW_TRACKING_SUSPENDED,
+    Property,
+    property_value,
+)
+
+FEATURE = "rowTracking"
+# The mark of a table that has given out no id: the first id is then 0.
+NO_MARK = -1
+# The commit tag that says whether rows that were only moved kept their ids.
+PRESERVED_TAG = "delta.rowTracking.preserved"
+_COLUMNS: Mapping[str, tuple[Property[str | None], str]] = {
+    "Row ID": (ROW_ID_COLUMN, "_row-id-col-"),
+    "Row Commit Version": (ROW_COMMIT_VERSION_COLUMN, "_row-commit-version-col-"),
+}
+
+_File = TypeVar("_File", AddFile, RemoveFile)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbered:
+    """Files with their row ids, and the largest id given out when they are committed."""
+
+    files: tuple[AddFile, ...]
+    high_water_mark: int
+
+
+def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether new files must get row ids: wherever the feature is supported and not suspended."""
+    check_properties(metadata)
+    return is_supported(protocol, FEATURE) and not property_value(
+        metadata.configuration, ROW_TRACKING_SUSPENDED
+    )
+
+
+def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether every row of the table has an id that readers may rely on."""
+    check_properties(metadata)
+    if not property_value(metadata.configuration, ENABLE_ROW_TRACKING):
+        return False
+    if not is_supported(protocol, FEATURE):
+        raise CorruptLogError("DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", features=FEATURE)
+    return True
+
+
+def check_properties(metadata: Metadata) -> None:
+    """Refuse a table whose row ids are both relied on and no longer given out."""
+    values = metadata.configuration
+    if property_value(values, ENABLE_ROW_TRACKING) and property_value(
+        values, ROW_TRACKING_SUSPENDED
+    ):
+        raise PropertyError(
+            "DELTA_ROW_TRACKING_ILLEGAL_PROPERTY_COMBINATION",
+            property1=ENABLE_ROW_TRACKING.key,
+            property2=ROW_TRACKING_SUSPENDED.key,
+        )
+
+
+def assign_row_ids(
+    files: Iterable[AddFile], *, high_water_mark: int | None, version: int
+) -> Numbered:
+    """`files` as version `version` commits them: fresh ids for those that have none.
+
+    Files that come back (RESTORE, new statistics, new vectors) keep what they have.
+    """
+    return _numbered(files, NO_MARK if high_water_mark is None else high_water_mark, version)
+
+
+def reassign_row_ids(
+    files: Iterable[AddFile],
+    *,
+    read_mark: int | None,
+    winner_mark: int | None,
+    winner_version: int,
+) -> Numbered:
+    """`files` renumbered after losing to the commit of `winner_version`.
+
+    Ids above the mark this transaction read were its own and may be the winner's now; ids up to it
+    are older than both.  Versions that named the one it lost name the next.
+    """
+    read = NO_MARK if read_mark is None else read_mark
+    kept = (
+        replace(
+            file,
+            base_row_id=(
+                None
+                if file.base_row_id is not None and file.base_row_id > read
+                else file.base_row_id
+            ),
+            default_row_commit_version=(
+                None
+                if file.default_row_commit_version == winner_version
+                else file.default_row_commit_version
+            ),
+        )
+        for file in files
+    )
+    # A winner that added no rows leaves the mark where it was read.
+    mark = max(read, NO_MARK if winner_mark is None else winner_mark)
+    return _numbered(kept, mark, winner_version + 1)
+
+
+def with_backfilled_ids(files: Iterable[_File], winner: Iterable[AddFile]) -> tuple[_File, ...]:
+    """`files` with the ids that a backfill which won has meanwhile given the same paths."""
+    given = {file.path: file for file in winner}
+    return tuple(
+        replace(
+            file,
+            base_row_id=given[file.path].base_row_id,
+            default_row_commit_version=given[file.path].default_row_commit_version,
+        )
+        if file.path in given
+        else file
+        for file in files
+    )
+
+
+def without_touched(files: Iterable[AddFile], touched: Collection[str]) -> tuple[AddFile, ...]:
+    """A backfill's `files` without the paths a winner added or removed: it must revive none."""
+    return tuple(file for file in files if file.path not in touched)
+
+
+def materialized_columns(metadata: Metadata, table: str = "the table") -> tuple[str, str]:
+    """The hidden columns of row ids and row commit versions, where row tracking is enabled."""
+    names = []
+    for what, (row, _) in _COLUMNS.items():
+        name = property_value(metadata.configuration, row)
+        if not name:
+            raise CorruptLogError(
+                "DELTA_MATERIALIZED_ROW_TRACKING_COLUMN_NAME_MISSING",
+                rowTrackingColumn=what,
+                tableName=table,
+            )
+        names.append(name)
+    return names[0], names[1]
+
+
+def with_materialized_columns(metadata: Metadata, new_uuid: Callable[[], str]) -> Metadata:
+    """`metadata` with names for the hidden columns; names it has stay for the table's life."""
+    added = {
+        row.key: prefix + new_uuid()
+        for row, prefix in _COLUMNS.values()
+        if not metadata.configuration.get(row.key)
+    }
+    changed = replace(metadata, configuration={**metadata.configuration, **added})
+    check_materialized_columns(changed)
+    return changed
+
+
+def check_materialized_columns(metadata: Metadata) -> None:
+    """Refuse a schema with a column under the name of a hidden one."""
+    for row, _ in _COLUMNS.values():
+        name = property_value(metadata.configuration, row)
+        if name and name in metadata.schema:
+            raise SchemaError("DELTA_ADDING_COLUMN_WITH_INTERNAL_NAME_FAILED", colName=name)
+
+
+def _numbered(files: Iterable[AddFile], mark: int, version: int) -> Numbered:
+    numbered = []
+    for file in files:
+        base = file.base_row_id
+        if base is None:
+            count = file.num_records
+            if count is None or count < 0:
+                raise InvalidActionsError("DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS", path=file.path)
+            base = mark + 1
+            mark += count
+            if mark >= 2**63:
+                raise InvalidActionsError(
+                    "DELTA_INVALID_ROW_TRACKING_METADATA",
+                    reason=f"the rows of {file.path} do not fit below the largest row id",
+                )
+        committed = file.default_row_commit_version
+        numbered.append(
+            replace(
+                file,
+                base_row_id=base,
+                default_row_commit_version=version if committed is None else committed,
+            )
+        )
+    return Numbered(files=tuple(numbered), high_water_mark=mark)

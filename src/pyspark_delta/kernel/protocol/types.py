@@ -1,0 +1,278 @@
+"""Data types, fields and structs: the vocabulary of a table's schema.
+
+A type is a value; its JSON form is in `schema_json`.  Names compare ignoring case, as Spark's do,
+and keep the case they were given.  PROTOCOL.md, "Schema Serialization Format".
+
+>>> StructType((StructField("id", LONG, nullable=False),)).simple_string
+'struct<id:bigint>'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+
+class DataType:
+    """A column's type.  Closed family: primitive, decimal, array, map, struct."""
+
+    __slots__ = ()
+
+    @property
+    def simple_string(self) -> str:
+        """The type as Spark's SQL spells it."""
+        raise TypeError(f"{type(self).__name__} has no SQL spelling")
+
+    def __str__(self) -> str:
+        return self.simple_string
+
+
+# JSON name -> SQL name.
+PRIMITIVES: Mapping[str, str] = {
+    "string": "string",
+    "long": "bigint",
+    "integer": "int",
+    "short": "smallint",
+    "byte": "tinyint",
+    "float": "float",
+    "double": "double",
+    "boolean": "boolean",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
+    "void": "void",
+    "variant": "variant",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveType(DataType):
+    """A type without parameters; `name` is its JSON name."""
+
+    name: str
+
+    @property
+    def simple_string(self) -> str:
+        return PRIMITIVES.get(self.name, self.name)
+
+
+STRING = PrimitiveType("string")
+LONG = PrimitiveType("long")
+INTEGER = PrimitiveType("integer")
+SHORT = PrimitiveType("short")
+BYTE = PrimitiveType("byte")
+FLOAT = PrimitiveType("float")
+DOUBLE = PrimitiveType("double")
+BOOLEAN = PrimitiveType("boolean")
+BINARY = PrimitiveType("binary")
+DATE = PrimitiveType("date")
+TIMESTAMP = PrimitiveType("timestamp")
+TIMESTAMP_NTZ = PrimitiveType("timestamp_ntz")
+VOID = PrimitiveType("void")
+VARIANT = PrimitiveType("variant")
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType(DataType):
+    """A decimal of `precision` digits, `scale` of them behind the point."""
+
+    precision: int
+    scale: int
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.precision <= 38 and 0 <= self.scale <= self.precision):
+            raise ValueError(f"decimal({self.precision},{self.scale}) is not a decimal type")
+
+    @property
+    def simple_string(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType(DataType):
+    """A list of one element type."""
+
+    element_type: DataType
+    contains_null: bool = True
+
+    @property
+    def simple_string(self) -> str:
+        return f"array<{self.element_type.simple_string}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType(DataType):
+    """A map from one type to another; keys are never null."""
+
+    key_type: DataType
+    value_type: DataType
+    value_contains_null: bool = True
+
+    @property
+    def simple_string(self) -> str:
+        return f"map<{self.key_type.simple_string},{self.value_type.simple_string}>"
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """A named, typed place in a struct, with the metadata that features hang on it."""
+
+    name: str
+    data_type: DataType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def with_metadata(self, **changes: Any) -> StructField:
+        """The same field with `changes` merged into its metadata; None takes a key out."""
+        return self.with_metadata_items(changes)
+
+    def with_metadata_items(self, changes: Mapping[str, Any]) -> StructField:
+        """As `with_metadata`, for keys that are not Python names."""
+        merged = {**self.metadata, **changes}
+        gone = {key for key, value in changes.items() if value is None}
+        kept = {key: value for key, value in merged.items() if key not in gone}
+        return StructField(self.name, self.data_type, self.nullable, kept)
+
+    def with_type(self, data_type: DataType) -> StructField:
+        """The same field with another type."""
+        return StructField(self.name, data_type, self.nullable, self.metadata)
+
+    def with_name(self, name: str) -> StructField:
+        """The same field under another name."""
+        return StructField(name, self.data_type, self.nullable, self.metadata)
+
+    def with_nullable(self, nullable: bool) -> StructField:
+        """The same field with another nullability."""
+        return StructField(self.name, self.data_type, nullable, self.metadata)
+
+    @property
+    def comment(self) -> str | None:
+        """The comment a user gave the column."""
+        comment = self.metadata.get("comment")
+        return comment if isinstance(comment, str) else None
+
+
+@dataclass(frozen=True)
+class StructType(DataType):
+    """An ordered set of fields."""
+
+    fields: tuple[StructField, ...] = ()
+
+    @property
+    def simple_string(self) -> str:
+        inner = ",".join(f"{f.name}:{f.data_type.simple_string}" for f in self.fields)
+        return f"struct<{inner}>"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The field names, in order."""
+        return tuple(f.name for f in self.fields)
+
+    @cached_property
+    def _by_lower_name(self) -> dict[str, StructField]:
+        return {f.name.lower(): f for f in reversed(self.fields)}
+
+    def get(self, name: str) -> StructField | None:
+        """The field called `name`, ignoring case; None when there is none."""
+        return self._by_lower_name.get(name.lower())
+
+    def __getitem__(self, name: str) -> StructField:
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._by_lower_name
+
+    def __iter__(self) -> Iterator[StructField]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def add(self, *fields: StructField) -> StructType:
+        """This struct followed by `fields`."""
+        return StructType(self.fields + fields)
+
+    def find(self, path: tuple[str, ...]) -> StructField | None:
+        """The field at a path of struct names, ignoring case; None when there is none."""
+        struct: DataType = self
+        found: StructField | None = None
+        for name in path:
+            if not isinstance(struct, StructType):
+                return None
+            found = struct.get(name)
+            if found is None:
+                return None
+            struct = found.data_type
+        return found
+
+
+def column_name(path: Sequence[str]) -> str:
+    """A path as one name, as Spark shows it: parts with a dot stand in backquotes.
+
+    >>> column_name(("a", "b.c"))
+    'a.`b.c`'
+    """
+    return ".".join(f"`{part}`" if "." in part else part for part in path)
+
+
+def type_name(data_type: DataType) -> str:
+    """The name a type has in field metadata and in messages: `long`, `decimal(10,2)`, `struct`."""
+    match data_type:
+        case StructType():
+            return "struct"
+        case ArrayType():
+            return "array"
+        case MapType():
+            return "map"
+        case PrimitiveType(name=name):
+            return name
+        case _:
+            return data_type.simple_string
+
+
+def is_atomic(data_type: DataType) -> bool:
+    """Whether the type holds no other type."""
+    return isinstance(data_type, PrimitiveType | DecimalType)
+
+
+def map_fields(data_type: DataType, change: Callable[[StructField], StructField]) -> DataType:
+    """`data_type` with `change` applied to every struct field inside it, innermost first."""
+    match data_type:
+        case StructType(fields=fields):
+            return StructType(
+                tuple(change(f.with_type(map_fields(f.data_type, change))) for f in fields)
+            )
+        case ArrayType(element_type=element, contains_null=contains_null):
+            return ArrayType(map_fields(element, change), contains_null)
+        case MapType(key_type=key, value_type=value, value_contains_null=contains_null):
+            return MapType(map_fields(key, change), map_fields(value, change), contains_null)
+        case _:
+            return data_type
+
+
+def walk_fields(
+    data_type: DataType, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], StructField]]:
+    """Every struct field below `data_type` with its path, outermost first.
+
+    Steps through collections are spelled `element`, `key` and `value`, as the protocol does.
+    """
+    match data_type:
+        case StructType(fields=fields):
+            for f in fields:
+                here = (*path, f.name)
+                yield here, f
+                yield from walk_fields(f.data_type, here)
+        case ArrayType(element_type=element):
+            yield from walk_fields(element, (*path, "element"))
+        case MapType(key_type=key, value_type=value):
+            yield from walk_fields(key, (*path, "key"))
+            yield from walk_fields(value, (*path, "value"))
+        case _:
+            return

@@ -1,0 +1,299 @@
+"""Values of literals: how SQL text becomes one, as Spark casts it, and how one is spelled.
+
+A value is what is compared: whole numbers, dates (days since 1970) and timestamps (microseconds
+since 1970) are `int`, decimals are `Decimal`, the rest are `float`, `str`, `bytes` and `bool`.
+None is SQL's NULL.  Nothing here knows of columns.
+
+>>> cast_text("2024-2-29", DATE), format_literal(19782, DATE)
+(19782, "DATE '2024-02-29'")
+>>> cast_text("2024-02-29T12:00:00.5-07:52:58", TIMESTAMP) % 60_000_000
+58500000
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from decimal import Context, Decimal, InvalidOperation
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pyspark_delta.kernel.protocol.types import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    DataType,
+    DecimalType,
+)
+
+LiteralValue = bool | int | float | str | bytes | Decimal | None
+
+DAY_US = 86_400_000_000
+MIN_LONG, MAX_LONG = -(2**63), 2**63 - 1
+
+# Whole number types and their bits.
+INTEGRAL = {BYTE: 8, SHORT: 16, INTEGER: 32, LONG: 64}
+FRACTIONAL = (FLOAT, DOUBLE)
+
+_CONTEXT = Context(prec=100)
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+_TRUE = frozenset({"t", "true", "y", "yes", "1"})
+_FALSE = frozenset({"f", "false", "n", "no", "0"})
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,5})?")
+_SPECIAL_FLOATS = {
+    "nan": math.nan,
+    "inf": math.inf,
+    "+inf": math.inf,
+    "-inf": -math.inf,
+    "infinity": math.inf,
+    "+infinity": math.inf,
+    "-infinity": -math.inf,
+}
+_DATE = re.compile(r"([+-]?[0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?")
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?)?")
+_OFFSET = re.compile(r"([+-])([0-9]{1,2})(?::?([0-9]{1,2})(?::?([0-9]{2}))?)?")
+
+
+def zone_named(name: str) -> tzinfo:
+    """The time zone that Spark's `spark.sql.session.timeZone` calls `name`; ValueError if none."""
+    text = name.strip()
+    for prefix in ("UTC", "GMT", "UT", "Z"):
+        if text.upper() == prefix:
+            return UTC
+        if text.startswith(prefix) and text[len(prefix) :][:1] in ("+", "-"):
+            text = text[len(prefix) :]
+    if found := _OFFSET.fullmatch(text):
+        sign, hours, minutes, seconds = found.groups()
+        parts = int(hours), int(minutes or 0), int(seconds or 0)
+        if parts[0] > 18 or parts[1] > 59 or parts[2] > 59:
+            raise ValueError(f"there is no time zone {name!r}")
+        offset = timedelta(hours=parts[0], minutes=parts[1], seconds=parts[2])
+        return timezone(-offset if sign == "-" else offset)
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"there is no time zone {name!r}") from None
+
+
+def cast_text(text: str, data_type: DataType, zone: tzinfo = UTC) -> LiteralValue:
+    """`text` cast to a type, by Spark's rules; ValueError when it cannot be."""
+    trimmed = text.strip()
+    if data_type == STRING:
+        return text
+    if data_type == BINARY:
+        return text.encode()
+    if data_type in INTEGRAL:
+        return _whole_number(trimmed, data_type)
+    if data_type in FRACTIONAL:
+        return float_value(_fraction(trimmed), data_type)
+    if data_type == BOOLEAN:
+        if trimmed.lower() in _TRUE | _FALSE:
+            return trimmed.lower() in _TRUE
+        raise ValueError(f"{text!r} is not a boolean")
+    if data_type == DATE:
+        return _days(trimmed)
+    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
+        return _microseconds(trimmed, zone if data_type == TIMESTAMP else None)
+    if isinstance(data_type, DecimalType):
+        if not _NUMBER.fullmatch(trimmed):
+            raise ValueError(f"{text!r} is not a decimal")
+        return decimal_value(Decimal(trimmed), data_type)
+    raise ValueError(f"text cannot become a {data_type}")
+
+
+def decimal_value(number: Decimal, data_type: DecimalType) -> Decimal:
+    """`number` at the scale of a decimal type, rounded half up; ValueError beyond its digits."""
+    try:
+        scaled = number.quantize(Decimal(1).scaleb(-data_type.scale), "ROUND_HALF_UP", _CONTEXT)
+    except InvalidOperation:
+        raise ValueError(f"{number} does not fit {data_type}") from None
+    if abs(scaled) >= Decimal(10) ** (data_type.precision - data_type.scale):
+        raise ValueError(f"{number} does not fit {data_type}")
+    return scaled
+
+
+def float_value(number: float, data_type: DataType) -> float:
+    """`number` as a FLOAT or DOUBLE holds it."""
+    if data_type != FLOAT or math.isnan(number) or math.isinf(number):
+        return number
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", number))[0]
+    except OverflowError:
+        return math.copysign(math.inf, number)
+    return rounded
+
+
+def start_of_day(days: int, zone: tzinfo | None) -> int:
+    """The first instant of a day in `zone`, in microseconds; None stands for no time zone."""
+    return _utc_microseconds(days * DAY_US, zone)
+
+
+def to_instant(local: int, zone: tzinfo) -> int:
+    """The instant at which clocks in `zone` show a TIMESTAMP_NTZ; the first of two."""
+    return _utc_microseconds(local, zone)
+
+
+def local_day(instant: int, zone: tzinfo) -> int:
+    """The day, since 1970, that a calendar in `zone` shows at an instant."""
+    if zone is UTC:
+        return instant // DAY_US
+    try:
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=instant)
+        return moment.astimezone(zone).toordinal() - _EPOCH_ORDINAL
+    except OverflowError:
+        raise ValueError("the year is out of range for a time zone") from None
+
+
+def format_literal(value: LiteralValue, data_type: DataType) -> str:
+    """A literal in SQL that means exactly this value, in any time zone."""
+    if value is None:
+        return "NULL" if data_type == VOID else f"CAST(NULL AS {data_type.simple_string.upper()})"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}BD"
+    if isinstance(value, float):
+        if math.isnan(value) or math.isinf(value):
+            name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+            return f"CAST('{name}' AS {data_type.simple_string.upper()})"
+        return f"{value!r}{'F' if data_type == FLOAT else 'D'}"
+    if data_type == DATE:
+        return f"DATE '{format_date(value)}'"
+    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
+        zone = "Z" if data_type == TIMESTAMP else ""
+        return f"{data_type.simple_string.upper()} '{format_timestamp(value)}{zone}'"
+    if data_type == INTEGER or data_type not in INTEGRAL:
+        return str(value)
+    return f"{value}{_SUFFIXES[data_type]}"
+
+
+def quoted(text: str) -> str:
+    """`text` as a SQL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def format_date(days: int) -> str:
+    """A date as `yyyy-MM-dd`; years beyond four digits have a sign."""
+    year, month, day = _civil(days)
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04}-{month:02}-{day:02}"
+
+
+def format_timestamp(microseconds: int) -> str:
+    """A timestamp as `yyyy-MM-dd HH:mm:ss.SSSSSS`, without a zone."""
+    days, rest = divmod(microseconds, DAY_US)
+    seconds, fraction = divmod(rest, 1_000_000)
+    hours, minutes, seconds = seconds // 3600, seconds // 60 % 60, seconds % 60
+    return f"{format_date(days)} {hours:02}:{minutes:02}:{seconds:02}.{fraction:06}"
+
+
+_SUFFIXES = {BYTE: "Y", SHORT: "S", LONG: "L"}
+
+
+def _whole_number(text: str, data_type: DataType) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"{text!r} is not a whole number")
+    number = int(text)
+    bound: int = 2 ** (INTEGRAL[data_type] - 1)  # type: ignore[index]
+    if not -bound <= number < bound:
+        raise ValueError(f"{text} does not fit {data_type}")
+    return number
+
+
+def _fraction(text: str) -> float:
+    special = _SPECIAL_FLOATS.get(text.lower())
+    if special is not None:
+        return special
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number")
+    return float(text)
+
+
+def _days(text: str) -> int:
+    found = _DATE.match(text)
+    # What follows a date is of no interest to Spark, once a space or a T comes first.
+    if not found or (text[found.end() :] and text[found.end()] not in " T"):
+        raise ValueError(f"{text!r} is not a date")
+    return _days_from_civil(int(found[1]), int(found[2] or 1), int(found[3] or 1), text)
+
+
+def _microseconds(text: str, zone: tzinfo | None) -> int:
+    found = _DATE.match(text)
+    if not found:
+        raise ValueError(f"{text!r} is not a timestamp")
+    days = _days_from_civil(int(found[1]), int(found[2] or 1), int(found[3] or 1), text)
+    rest = text[found.end() :]
+    if not rest:
+        return _utc_microseconds(days * DAY_US, zone)
+    if found[3] is None or rest[0] not in " T":
+        raise ValueError(f"{text!r} is not a timestamp")
+    time = _TIME.match(rest, 1)
+    if not time:
+        raise ValueError(f"{text!r} is not a timestamp")
+    hours, minutes, seconds = (int(part or 0) for part in time.groups()[:3])
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise ValueError(f"{text!r} is not a timestamp")
+    fraction = int(((time[4] or "") + "000000")[:6])
+    local = days * DAY_US + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
+    written = rest[time.end() :].strip()
+    if written:
+        written_zone = zone_named(written)
+        if zone is None:  # A TIMESTAMP_NTZ has no use for the zone that it was given.
+            return local
+        zone = written_zone
+    return _utc_microseconds(local, zone)
+
+
+def _utc_microseconds(local: int, zone: tzinfo | None) -> int:
+    if zone is None or zone is UTC:
+        return _checked(local)
+    if isinstance(zone, timezone):
+        return _checked(local - zone.utcoffset(None) // timedelta(microseconds=1))
+    try:
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=local)
+        offset = moment.replace(tzinfo=zone).utcoffset()
+    except OverflowError:
+        raise ValueError("the year is out of range for a time zone") from None
+    return _checked(local - (offset or timedelta()) // timedelta(microseconds=1))
+
+
+def _checked(microseconds: int) -> int:
+    if not MIN_LONG <= microseconds <= MAX_LONG:
+        raise ValueError("the year is out of range")
+    return microseconds
+
+
+def _days_from_civil(year: int, month: int, day: int, text: str) -> int:
+    """Days since 1970 in the calendar of today, carried on without limit in both directions."""
+    cycles, year_in_cycle = divmod(year - 2000, 400)
+    try:
+        ordinal = date(2000 + year_in_cycle, month, day).toordinal()
+    except ValueError:
+        raise ValueError(f"{text!r} is not a date") from None
+    return ordinal - _EPOCH_ORDINAL + cycles * _DAYS_IN_CYCLE
+
+
+def _civil(days: int) -> tuple[int, int, int]:
+    cycles, day_in_cycle = divmod(days + _EPOCH_ORDINAL - _CYCLE_START, _DAYS_IN_CYCLE)
+    found = date.fromordinal(_CYCLE_START + day_in_cycle)
+    return found.year + 400 * cycles, found.month, found.day
+
+
+_CYCLE_START = date(2000, 1, 1).toordinal()
+_DAYS_IN_CYCLE = date(2400, 1, 1).toordinal() - _CYCLE_START

@@ -1,0 +1,133 @@
+"""`LogStore`: what a Delta table asks of the storage it stands on.
+
+Paths are text relative to the store's root, which is the table's root: decoded, separated by
+`/`, as in `_delta_log/00000000000000000000.json`.  Nothing here knows what the files mean.
+PROTOCOL.md, "Delta Log Entries", is why `create` must have one winner.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from pyspark_delta.errors.storage import FileMissingError
+from pyspark_delta.kernel.storage.range_file import RangeFile
+from pyspark_delta.kernel.storage.relative import check_relative
+from pyspark_delta.kernel.storage.uris import child_uri
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What a listing knows about a file, so that callers need not ask again."""
+
+    path: str  # relative to the store's root, decoded
+    size: int
+    modified_ms: int
+
+
+class LogStore(ABC):
+    """The storage under one table.  Seven promises, which everything above relies on:
+
+    1. Whole files: a path is listed and readable only once all of its bytes are.
+    2. One winner: of any number of `create` calls for one path, in any processes, exactly one
+       returns; the others raise FileAlreadyExistsError and change nothing.
+    3. Fresh, ordered listings: `list_from` shows every finished write, sorted by name.
+    4. Whole replacement: a reader beside `overwrite` sees all of the old file or all of the new.
+    5. Inside the root: a path that leads elsewhere raises UnsafePathError before anything opens.
+    6. Typed failures: what goes wrong is a StorageError.  After one, the write may or may not
+       stand: only FileAlreadyExistsError and FileMissingError say more.
+    7. No secrets: `root_uri`, `repr` and every error are free of credentials.
+
+    Stores are safe to share between threads, and picklable: Spark sends them to its workers.
+    """
+
+    probes_cheaply: ClassVar[bool] = True
+    """Is asking for one file that may be absent cheaper than a listing?"""
+
+    @property
+    @abstractmethod
+    def root_uri(self) -> str:
+        """The root's absolute URI: percent-encoded once, no trailing slash, no credentials."""
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """All bytes of a file; FileMissingError when there is none."""
+
+    @abstractmethod
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Exactly `length` bytes from `start`; StorageError when the file ends before."""
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes]:
+        """The bytes of each file, in the order asked for, at once where the store gains by it."""
+        return [self.read(path) for path in paths]
+
+    def size(self, path: str) -> int:
+        """The file's length in bytes; FileMissingError when there is none."""
+        return self.stat(path).size
+
+    @abstractmethod
+    def stat(self, path: str) -> FileInfo:
+        """Size and time of the last change; FileMissingError when there is no such file."""
+
+    def exists(self, path: str) -> bool:
+        """Is there a file (not a directory) of that name?"""
+        try:
+            self.stat(path)
+        except FileMissingError:
+            return False
+        return True
+
+    @abstractmethod
+    def list_from(self, start: str) -> list[FileInfo]:
+        """The files beside `start` whose name is not less than its name, sorted by name.
+
+        Directories are left out; an absent directory has no files.  `start` may end in `/`
+        (every file of that directory) or be empty (every file of the root).
+        """
+
+    @abstractmethod
+    def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
+        """Every file under the directory `prefix`, in any order, following no symbolic link."""
+
+    @abstractmethod
+    def create(self, path: str, data: bytes) -> None:
+        """Write a new file; if it exists, raise FileAlreadyExistsError and change nothing."""
+
+    @abstractmethod
+    def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
+        """`create` for a file too large for memory.
+
+        When `chunks` raises, its exception passes through and no file is left.
+        """
+
+    @abstractmethod
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Write a file whether or not there was one, replacing it as a whole."""
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Remove a file; that it is absent already is no error."""
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """Remove several files; the order in which they go is not defined."""
+        for path in paths:
+            self.delete(path)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents, where the store has directories."""
+        check_relative(path, self.root_uri)
+
+    def arrow_file(self, path: str) -> Any:
+        """An open, seekable pyarrow file, as `pyarrow.parquet.ParquetFile` takes it."""
+        return pa.PythonFile(RangeFile(self.read_range, path, self.size(path)), mode="r")
+
+    def address(self, path: str) -> str:
+        """The absolute URI of a path, for messages and for other engines."""
+        return child_uri(self.root_uri, path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.root_uri!r})"

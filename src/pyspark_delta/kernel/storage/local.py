@@ -1,0 +1,319 @@
+"""`LocalStore`: a table on a POSIX file system.
+
+A new file is written under a hidden name beside its own, made durable, and then given its name by
+link(2), which fails when the name is taken: no moment shows a part of a file, and of two processes
+one wins.  A process killed in between leaves only the hidden file, which no listing shows.
+
+>>> LocalStore("/tmp/a b").root_uri
+'file:///tmp/a%20b'
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from pyspark_delta.errors.storage import FileAlreadyExistsError, FileMissingError, StorageError
+from pyspark_delta.errors.table import UnsafePathError
+from pyspark_delta.kernel.storage.base import FileInfo, LogStore
+from pyspark_delta.kernel.storage.publish import publish
+from pyspark_delta.kernel.storage.relative import check_directory, check_relative, split_start
+from pyspark_delta.kernel.storage.uris import absolute_uri
+
+STAGING_PREFIX = ".delta-staging-"
+"""How the name of an unfinished file begins."""
+
+_LOG_DIRECTORY = "_delta_log"
+
+
+class LocalStore(LogStore):
+    """Files under the directory `root`, a literal path.
+
+    `fsync` makes a finished write survive a power cut, at the price of a disk flush for the file
+    and one for its directory; without it a write survives the death of the process only.
+
+    Outside of `_delta_log/` a path that crosses a symbolic link out of the root is refused.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True) -> None:
+        self._root = os.path.abspath(root)
+        self._prefix = self._root.rstrip("/") + "/"
+        self._fsync = fsync
+        self._root_uri = absolute_uri("file", "", self._root)
+
+    @property
+    def root_uri(self) -> str:
+        """`file://` and the absolute path."""
+        return self._root_uri
+
+    @property
+    def root_path(self) -> str:
+        """The root as the operating system spells it."""
+        return self._root
+
+    def read(self, path: str) -> bytes:
+        """See LogStore."""
+        with self._translated("read", path), _open_regular(self._readable(path)) as file:
+            return file.readall()
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """See LogStore."""
+        with self._translated("read", path), _open_regular(self._readable(path)) as file:
+            size = os.fstat(file.fileno()).st_size
+            # Asked before reading, so that a length from a damaged log allocates nothing.
+            if start < 0 or length < 0 or start + length > size:
+                reason = f"bytes {start} to {start + length} of a file of {size}"
+                raise self._error("read", path, reason)
+            file.seek(start)
+            data = _read_exactly(file, length)
+        if len(data) < length:
+            raise self._error("read", path, "the file became shorter")
+        return data
+
+    def stat(self, path: str) -> FileInfo:
+        """See LogStore."""
+        with self._translated("stat", path):
+            found = os.stat(self._readable(path))
+            if not stat.S_ISREG(found.st_mode):
+                raise IsADirectoryError
+        return FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def list_from(self, start: str) -> list[FileInfo]:
+        """See LogStore."""
+        directory, least = split_start(start, self._root_uri)
+        prefix = f"{directory}/" if directory else ""
+        infos = []
+        with self._translated("list", start):
+            try:
+                entries = os.scandir(self._readable(directory) if directory else self._root)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            with entries:
+                for entry in entries:
+                    name = entry.name
+                    if name < least or name.startswith(STAGING_PREFIX):
+                        continue
+                    with suppress(FileNotFoundError):  # it went while we looked
+                        if entry.is_file():
+                            infos.append(_info(prefix + name, entry))
+        infos.sort(key=lambda info: info.path)
+        return infos
+
+    def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
+        """See LogStore."""
+        directory = check_directory(prefix, self._root_uri)
+        top = self._prefix + directory if directory else self._root
+        if directory and (os.path.islink(top) or not self.contains(directory)):
+            return
+        pending = [f"{directory}/" if directory else ""]
+        while pending:
+            relative = pending.pop()
+            with self._translated("list", prefix):
+                try:
+                    with os.scandir(self._prefix + relative) as scan:
+                        entries = list(scan)
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+            for entry in entries:
+                path = relative + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(path + "/")
+                elif entry.is_file(follow_symlinks=False):
+                    if entry.name.startswith(STAGING_PREFIX):
+                        continue
+                    try:
+                        info = _info(path, entry)
+                    except FileNotFoundError:
+                        continue
+                    yield info
+
+    def create(self, path: str, data: bytes) -> None:
+        """See LogStore."""
+        self.create_from(path, (data,))
+
+    def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
+        """See LogStore."""
+        final = self._writable(path)
+        if os.path.lexists(final):  # the loser of a race need not write its file first
+            raise FileAlreadyExistsError(path=self.address(path))
+        with self._staged("create", path, final, chunks) as staged:
+            try:
+                publish(staged, final)
+            except FileExistsError:
+                raise FileAlreadyExistsError(path=self.address(path)) from None
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """See LogStore."""
+        final = self._writable(path)
+        with self._staged("overwrite", path, final, (data,)) as staged:
+            os.replace(staged, final)
+
+    def delete(self, path: str) -> None:
+        """See LogStore."""
+        with self._translated("delete", path), suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(self._writable(path))
+
+    def make_directory(self, path: str) -> None:
+        """See LogStore."""
+        with self._translated("make directory", path):
+            self._make_directories(self._writable(path))
+
+    def arrow_file(self, path: str) -> Any:
+        """See LogStore.  Not a memory map: a file cut short under one kills the process."""
+        self.stat(path)
+        with self._translated("read", path):
+            return pa.OSFile(self._prefix + path, "r")
+
+    def contains(self, path: str) -> bool:
+        """Does `path` stay inside the root once its symbolic links are followed?"""
+        current = self._prefix[:-1]
+        for segment in path.split("/"):
+            current = f"{current}/{segment}"
+            try:
+                mode = os.lstat(current).st_mode
+            except OSError:
+                return True  # nothing there, so nothing outside
+            if stat.S_ISLNK(mode):
+                return self._resolves_inside(self._prefix + path)
+        return True
+
+    def _resolves_inside(self, full: str) -> bool:
+        real_root = os.path.realpath(self._root)
+        return os.path.realpath(full).startswith(real_root.rstrip("/") + "/")
+
+    def _readable(self, path: str) -> str:
+        check_relative(path, self._root_uri)
+        if not _is_in_log(path):
+            self._check_contained(path, path)
+        return self._prefix + path
+
+    def _writable(self, path: str) -> str:
+        """As `_readable`, but the last name is replaced or removed, not followed."""
+        check_relative(path, self._root_uri)
+        parent = path.rpartition("/")[0]
+        if parent and not _is_in_log(path):
+            self._check_contained(parent, path)
+        return self._prefix + path
+
+    def _check_contained(self, followed: str, path: str) -> None:
+        if not self.contains(followed):
+            reason = "a symbolic link on it leads out of the table"
+            raise UnsafePathError(
+                "DELTA_UNSAFE_PATH", path=path, table=self._root_uri, reason=reason
+            )
+
+    @contextmanager
+    def _staged(
+        self, operation: str, path: str, final: str, chunks: Iterable[bytes]
+    ) -> Iterator[str]:
+        """A hidden file with the bytes of `chunks`, to be given its name; gone afterwards."""
+        directory = os.path.dirname(final)
+        staged = f"{directory}/{STAGING_PREFIX}{os.getpid()}-{uuid4().hex}"
+        with self._translated(operation, path, missing_is_error=True):
+            handle = self._open_new(staged, directory)
+        try:
+            try:
+                for chunk in chunks:  # what the iterator raises is the caller's own
+                    with self._translated(operation, path, missing_is_error=True):
+                        _write_all(handle, chunk)
+                with self._translated(operation, path, missing_is_error=True):
+                    if self._fsync:
+                        os.fsync(handle)
+            finally:
+                os.close(handle)
+            with self._translated(operation, path, missing_is_error=True):
+                yield staged
+        finally:
+            with suppress(OSError):  # it has its name, or is hidden
+                os.unlink(staged)
+        with self._translated(operation, path, missing_is_error=True):
+            self._sync_directory(directory)
+
+    def _open_new(self, staged: str, directory: str) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            return os.open(staged, flags, 0o666)
+        except FileNotFoundError:
+            self._make_directories(directory)
+            return os.open(staged, flags, 0o666)
+
+    def _make_directories(self, directory: str) -> None:
+        """Make `directory` and its parents; each is durable in the one above it."""
+        try:
+            os.mkdir(directory)
+        except FileExistsError:
+            if not os.path.isdir(directory):
+                raise
+        except FileNotFoundError:
+            self._make_directories(os.path.dirname(directory))
+            self._make_directories(directory)
+        else:
+            self._sync_directory(os.path.dirname(directory))
+
+    def _sync_directory(self, directory: str) -> None:
+        if not self._fsync:
+            return
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    @contextmanager
+    def _translated(
+        self, operation: str, path: str, *, missing_is_error: bool = False
+    ) -> Iterator[None]:
+        """Raise our errors for the operating system's."""
+        try:
+            yield
+        except StorageError:
+            raise
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            if missing_is_error:
+                raise self._error(operation, path, error.strerror or str(error)) from error
+            raise FileMissingError(path=self.address(path)) from None
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise self._error(operation, path, reason) from error
+
+    def _error(self, operation: str, path: str, reason: str) -> StorageError:
+        return StorageError(operation=operation, path=self.address(path), reason=reason)
+
+
+def _is_in_log(path: str) -> bool:
+    return path.startswith(_LOG_DIRECTORY) and path[len(_LOG_DIRECTORY) :][:1] in ("", "/")
+
+
+def _open_regular(full: str) -> io.FileIO:
+    """Open a file and nothing else: a pipe of that name would block for ever."""
+    handle = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise IsADirectoryError
+    return io.FileIO(handle, "r")
+
+
+def _info(path: str, entry: os.DirEntry[str]) -> FileInfo:
+    found = entry.stat()
+    return FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]  # one write(2) takes 2 GiB at most
+
+
+def _read_exactly(file: io.FileIO, length: int) -> bytes:
+    parts: list[bytes] = []
+    while length and (part := file.read(length)):
+        parts.append(part)
+        length -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

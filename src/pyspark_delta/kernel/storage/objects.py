@@ -1,0 +1,301 @@
+"""`ObjectStore`: a table on S3, Google Cloud Storage or Azure, through obstore.
+
+`create` is one conditional PUT that is never repeated here: a repetition after a lost answer
+would meet its own first try and report a lost race.  What happened then is for the caller to
+find out by reading the file.  No module above this one sees obstore or its exceptions, and no
+text of theirs reaches a message: servers quote keys and signatures in their answers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from tempfile import TemporaryFile
+from typing import Any, ClassVar
+
+import obstore
+import obstore.exceptions as foreign
+import obstore.store
+
+from pyspark_delta.errors.base import DeltaError
+from pyspark_delta.errors.storage import FileAlreadyExistsError, FileMissingError, StorageError
+from pyspark_delta.kernel.storage.base import FileInfo, LogStore
+from pyspark_delta.kernel.storage.relative import check_directory, check_relative, split_start
+from pyspark_delta.kernel.storage.storage_options import ClientSettings
+
+_CONCURRENCY = 16
+_PAGE = 1000  # what S3, Azure and GCS give per request at most
+_LAST_NAME = "\U0010ffff"  # sorts after every other name
+_PART_BYTES = 16 * 1024 * 1024
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_WRITES = frozenset({"create", "overwrite"})
+
+_CLIENTS: dict[str, Any] = {
+    "s3": obstore.store.S3Store,
+    "gs": obstore.store.GCSStore,
+    "azure": obstore.store.AzureStore,
+}
+_SEEKING_PROVIDERS = frozenset({"s3", "gs"})
+
+REASONS: dict[type[BaseException], str] = {
+    foreign.PermissionDeniedError: "the store refuses access",
+    foreign.UnauthenticatedError: "the store does not accept the credentials",
+    foreign.NotSupportedError: "the store does not support this request",
+    foreign.InvalidPathError: "the store cannot hold a file of that name",
+    foreign.UnknownConfigurationKeyError: "a storage option is not known",
+    foreign.AlreadyExistsError: "the store reports a conflict",
+    foreign.PreconditionError: "the file changed in the meantime",
+    foreign.NotModifiedError: "the store reports an unchanged file",
+    foreign.NotFoundError: "there is no such bucket or container",
+    foreign.JoinError: "the request was broken off",
+    foreign.GenericError: "the request failed",
+    foreign.BaseError: "the request failed",
+    FileNotFoundError: "there is no such bucket or container",
+    PermissionError: "the store refuses access",
+    ValueError: "the store cannot hold a file of that name",
+    OSError: "the request failed",
+    RuntimeError: "the request failed",
+    TypeError: "the request failed",
+}
+"""What each foreign exception means to a user, the nearest base class deciding."""
+
+# The only parts of a foreign message that are passed on; nothing secret has these shapes.
+_DETAILS = (
+    re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)"),
+    re.compile(r"<Code>([A-Z][A-Za-z]{2,48})</Code>"),
+    re.compile(r"\bkind: ((?:Connect|Timeout|TimedOut|Request|Decode|Interrupted|Unexpected)\w*)"),
+    re.compile(r"Configuration key: '(\w{1,64})' is not valid"),
+)
+_OS_ERROR = re.compile(r"os error (\d+)\)|Os \{\s*code: (\d+)")
+
+_runtime_pid: int | None = None
+
+
+class ObjectStore(LogStore):
+    """Objects below a bucket's prefix, which `client` is bound to.
+
+    `committer` is a second client for the same place that never repeats a request; it is left
+    out only for clients that cannot.  `seeks` says that a listing can start anywhere at no cost.
+    """
+
+    probes_cheaply: ClassVar[bool] = False
+
+    def __init__(
+        self, root_uri: str, client: Any, *, committer: Any = None, seeks: bool = False
+    ) -> None:
+        self._root_uri = root_uri
+        self._client = client
+        self._committer = client if committer is None else committer
+        self._seeks = seeks
+
+    @property
+    def root_uri(self) -> str:
+        """Scheme, bucket and prefix."""
+        return self._root_uri
+
+    def read(self, path: str) -> bytes:
+        """See LogStore."""
+        check_relative(path, self._root_uri)
+        with self._translated("read", path):
+            return bytes(obstore.get(self._client, path).bytes())
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """See LogStore."""
+        check_relative(path, self._root_uri)
+        if start < 0 or length <= 0:  # not a range that HTTP can express
+            return self._empty_range(path, start, length)
+        with self._translated("read", path):
+            data = bytes(obstore.get_range(self._client, path, start=start, length=length))
+        if len(data) < length:
+            raise self._error("read", path, f"the file ends {length - len(data)} bytes before")
+        return data
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes]:
+        """See LogStore."""
+        return self._each(self.read, paths)
+
+    def stat(self, path: str) -> FileInfo:
+        """See LogStore."""
+        check_relative(path, self._root_uri)
+        with self._translated("stat", path):
+            return _info(obstore.head(self._client, path), path)
+
+    def list_from(self, start: str) -> list[FileInfo]:
+        """See LogStore."""
+        directory, least = split_start(start, self._root_uri)
+        prefix = f"{directory}/" if directory else ""
+        # Offsets are exclusive, and a string sorts after what it begins with.
+        offset = start[:-1] if len(least) > 1 else None
+        infos: list[FileInfo] = []
+        with self._translated("list", start):
+            while True:
+                crowded = self._collect(directory, offset, len(prefix), least, infos)
+                if crowded is None:
+                    break
+                offset = f"{prefix}{crowded}/{_LAST_NAME}"
+        infos.sort(key=lambda info: info.path)
+        return infos
+
+    def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
+        """See LogStore."""
+        directory = check_directory(prefix, self._root_uri)
+        with self._translated("list", prefix):
+            pages = obstore.list(self._client, directory or None, chunk_size=_PAGE)
+            for page in pages:
+                for meta in page:
+                    yield _info(meta, meta["path"])
+
+    def create(self, path: str, data: bytes) -> None:
+        """See LogStore."""
+        check_relative(path, self._root_uri)
+        with self._translated("create", path):
+            obstore.put(self._committer, path, data, mode="create")
+
+    def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
+        """See LogStore.  A conditional upload is one request, so the bytes gather on disk."""
+        check_relative(path, self._root_uri)
+        with TemporaryFile() as spool:
+            for chunk in chunks:
+                with self._translated("create", path):
+                    spool.write(chunk)
+            with self._translated("create", path):
+                spool.seek(0)
+                obstore.put(self._committer, path, spool, mode="create")
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """See LogStore.  Safe to repeat, so the client that repeats does it."""
+        check_relative(path, self._root_uri)
+        with self._translated("overwrite", path):
+            obstore.put(self._client, path, data, mode="overwrite", chunk_size=_PART_BYTES)
+
+    def delete(self, path: str) -> None:
+        """See LogStore."""
+        check_relative(path, self._root_uri)
+        with suppress(FileMissingError), self._translated("delete", path):
+            obstore.delete(self._client, path)
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """See LogStore."""
+        for path in paths:
+            check_relative(path, self._root_uri)
+        if not paths:
+            return
+        try:
+            with self._translated("delete", paths[0]):
+                obstore.delete(self._client, list(paths))
+        except FileMissingError:  # some stores stop at the first that is absent
+            self._each(self.delete, paths)
+
+    def _empty_range(self, path: str, start: int, length: int) -> bytes:
+        size = self.size(path)
+        if length == 0 and 0 <= start <= size:
+            return b""
+        raise self._error("read", path, f"bytes {start} to {start + length} of a file of {size}")
+
+    def _collect(
+        self, directory: str, offset: str | None, skip: int, least: str, infos: list[FileInfo]
+    ) -> str | None:
+        """Add the files after `offset` to `infos`; the sub-directory that crowds them out, if any.
+
+        Listings go into sub-directories.  One that fills a page (a log may hold thousands of
+        sidecars) is stepped over, where starting again behind it is cheap.
+        """
+        for page in obstore.list(self._client, directory or None, offset=offset, chunk_size=_PAGE):
+            for meta in page:
+                name = meta["path"][skip:]
+                if "/" not in name and name >= least:
+                    infos.append(_info(meta, meta["path"]))
+            last, slash, _ = page[-1]["path"][skip:].partition("/") if page else ("", "", "")
+            if self._seeks and slash and len(page) >= _PAGE:
+                return last
+        return None
+
+    def _each(self, action: Any, paths: Sequence[str]) -> list[Any]:
+        if len(paths) < 2:
+            return [action(path) for path in paths]
+        with ThreadPoolExecutor(min(_CONCURRENCY, len(paths))) as pool:
+            return list(pool.map(action, paths))
+
+    @contextmanager
+    def _translated(self, operation: str, path: str) -> Iterator[None]:
+        """Raise our errors for obstore's, without their text and without them in the chain."""
+        if not _runtime_is_ours():
+            reason = "the process was forked after its first request; start it by spawning"
+            raise self._error(operation, path, reason)
+        try:
+            yield
+        except DeltaError:
+            raise
+        except Exception as error:
+            raise translation(error, operation, self.address(path)) from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # how Rust's panics arrive
+                raise
+            raise self._error(operation, path, "the client failed inside") from None
+
+    def _error(self, operation: str, path: str, reason: str) -> StorageError:
+        return StorageError(operation=operation, path=self.address(path), reason=reason)
+
+
+def open_object_store(
+    provider: str, bucket: str, prefix: str, root_uri: str, settings: ClientSettings
+) -> ObjectStore:
+    """The store for a prefix of a bucket of `provider`: "s3", "gs" or "azure"."""
+    make = _CLIENTS[provider]
+    shared = {
+        "prefix": prefix or None,
+        "config": settings.config,
+        "client_options": settings.client,
+    }
+    try:
+        client = make(bucket, **shared)
+        committer = make(bucket, **shared, retry_config={"max_retries": 0})
+    except Exception as error:
+        raise translation(error, "open", root_uri) from None
+    return ObjectStore(root_uri, client, committer=committer, seeks=provider in _SEEKING_PROVIDERS)
+
+
+def translation(error: Exception, operation: str, address: str) -> StorageError:
+    """Our error for a foreign one, by its class and by the harmless parts of its text."""
+    text = str(error)
+    if operation == "create" and isinstance(
+        error, (foreign.AlreadyExistsError, foreign.PreconditionError, FileExistsError)
+    ):
+        # S3 answers 409 while another conditional PUT of that name is under way: undecided yet.
+        if "ConditionalRequestConflict" not in text:
+            return FileAlreadyExistsError(path=address)
+    elif isinstance(error, (foreign.NotFoundError, FileNotFoundError)):
+        has_bucket = "NoSuchBucket" not in text and "ContainerNotFound" not in text
+        if operation not in _WRITES and has_bucket:
+            return FileMissingError(path=address)
+    return StorageError(operation=operation, path=address, reason=_reason(error, text))
+
+
+def _reason(error: Exception, text: str) -> str:
+    sentence = next((REASONS[kind] for kind in type(error).__mro__ if kind in REASONS), None)
+    details = [found[1] for pattern in _DETAILS if (found := pattern.search(text))]
+    if found := _OS_ERROR.search(text):
+        details.append(os.strerror(int(found[1] or found[2])))
+    if sentence is None:
+        sentence = f"the request failed with {type(error).__name__}"
+    return f"{sentence} ({', '.join(dict.fromkeys(details))})" if details else sentence
+
+
+def _info(meta: Any, path: str) -> FileInfo:
+    return FileInfo(path, meta["size"], (meta["last_modified"] - _EPOCH) // _MILLISECOND)
+
+
+def _runtime_is_ours() -> bool:
+    """False in a forked child of a process that used obstore: its threads did not come along.
+
+    A request there would wait for ever for an answer that nobody is left to deliver.
+    """
+    global _runtime_pid
+    if _runtime_pid is None:
+        _runtime_pid = os.getpid()
+    return _runtime_pid == os.getpid()

@@ -1,0 +1,1 @@
+"""Delta on Spark: translate, build DataFrames, hand actions to the kernel."""

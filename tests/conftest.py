@@ -1,0 +1,41 @@
+"""What every test may ask for: a table's path, a clock that stands still, the golden tables."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.clock import FrozenClock
+from tests.support.golden import GoldenTables
+
+# A run in CI must mean the same twice, and a busy machine is no failure.
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile(
+    "fuzz",
+    max_examples=5_000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture
+def table_path(tmp_path: Path) -> Path:
+    """Where a table may be made; the name needs care in every URI and every log path."""
+    return tmp_path / "tä ble 100%"
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    """The time, which passes only when a test says so."""
+    return FrozenClock()
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> GoldenTables:
+    """Golden tables by name, unpacked once a session; skips where the archives are absent."""
+    return GoldenTables(tmp_path_factory.mktemp("göl den 100%"))

@@ -1,0 +1,244 @@
+"""The shape of the code: what style guides ask for and reviewers forget to look at."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import string
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pyspark_delta
+from pyspark_delta import errors
+from pyspark_delta.errors.base import DeltaError, conditions
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "pyspark_delta"
+MODULES = sorted(SOURCE.rglob("*.py"))
+MOST_LINES_OF_A_MODULE = 500
+MOST_LINES_OF_A_FUNCTION = 60
+
+# A name that comes or goes here is a change for users: CHANGELOG.md tells them.
+PUBLIC_NAMES = {"DeltaLog"}
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture(params=MODULES, ids=_name)
+def module(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+def test_a_module_fits_in_one_reading(module: Path) -> None:
+    lines = len(module.read_text(encoding="utf-8").splitlines())
+    assert lines <= MOST_LINES_OF_A_MODULE, f"{_name(module)} has {lines} lines: split it"
+
+
+def test_a_function_fits_on_one_screen(module: Path) -> None:
+    long = [
+        f"{_name(module)}:{node.lineno} {node.name} has {lines} lines"
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MOST_LINES_OF_A_FUNCTION
+    ]
+    assert not long
+
+
+def test_a_module_says_what_it_is(module: Path) -> None:
+    assert ast.get_docstring(ast.parse(module.read_text(encoding="utf-8")))
+
+
+def test_a_module_is_named_after_a_thing(module: Path) -> None:
+    attics = {"utils", "util", "common", "helpers", "helper", "misc", "core"}
+    words = set(re.split(r"[/_.]", _name(module)))
+    assert not words & attics, "a homeless function shows a missing noun"
+
+
+def test_a_package_file_holds_a_docstring_and_re_exports_only(module: Path) -> None:
+    if module.name != "__init__.py" or module.parent == SOURCE:
+        return
+    body = ast.parse(module.read_text(encoding="utf-8")).body
+    other = [ast.unparse(node) for node in body if not _is_docstring_or_re_export(node)]
+    assert not other
+
+
+def _is_docstring_or_re_export(node: ast.stmt) -> bool:
+    match node:
+        case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Assign(targets=[ast.Name(id="__all__")]):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "statement", ["import pyspark_delta.kernel", "from pyspark_delta import DeltaLog"]
+)
+def test_the_kernel_is_imported_without_spark(statement: str) -> None:
+    script = (
+        f"import sys; {statement}; "
+        "print(*sorted({'pyspark', 'py4j', 'pandas', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
+
+
+def test_no_kernel_module_imports_spark() -> None:
+    names = [
+        found.name
+        for found in pkgutil.walk_packages([str(SOURCE / "kernel")], "pyspark_delta.kernel.")
+    ]
+    script = (
+        f"import importlib, sys; [importlib.import_module(name) for name in {names!r}]; "
+        "print(*sorted({'pyspark', 'py4j', 'pandas', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
+
+
+def test_the_public_names_are_these() -> None:
+    found = {
+        name
+        for name, value in vars(pyspark_delta).items()
+        if not name.startswith("_") and not inspect.ismodule(value) and name != "annotations"
+    }
+    assert found == PUBLIC_NAMES
+    assert set(pyspark_delta.__all__) == PUBLIC_NAMES
+
+
+def test_every_error_can_be_caught_by_its_public_name() -> None:
+    classes = {
+        value.__name__: value
+        for found in pkgutil.iter_modules([str(SOURCE / "errors")], "pyspark_delta.errors.")
+        for value in vars(importlib.import_module(found.name)).values()
+        if isinstance(value, type) and issubclass(value, DeltaError)
+    }
+    assert {name for name in classes if not hasattr(errors, name)} == set()
+
+
+_CONDITION = re.compile(r"DELTA_[A-Z0-9_]+(\.[A-Z0-9_]+)?")
+
+
+def _condition_in(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value if _CONDITION.fullmatch(node.value) else None
+    return None
+
+
+def test_a_condition_that_is_raised_has_a_sentence(module: Path) -> None:
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    named = {found for node in ast.walk(tree) if (found := _condition_in(node))}
+    assert named - set(conditions()) == set()
+
+
+def test_an_error_is_given_every_parameter_of_its_sentence(module: Path) -> None:
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    missing = [
+        f"{_name(module)}:{node.lineno} {condition}: {', '.join(sorted(lacking))}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and node.args and (condition := _condition_in(node.args[0]))
+        if all(keyword.arg for keyword in node.keywords)  # none that come as **parameters
+        if condition in conditions()
+        if (lacking := _parameters(condition) - {str(keyword.arg) for keyword in node.keywords})
+    ]
+    assert not missing
+
+
+def _parameters(condition: str) -> set[str]:
+    parts = string.Formatter().parse(conditions()[condition]["message"])
+    return {name for _, name, _, _ in parts if name}
+
+
+def test_the_conditions_are_sorted_one_to_a_line() -> None:
+    lines = (SOURCE / "errors" / "conditions.json").read_text(encoding="utf-8").splitlines()
+    names = [line.split('"')[1] for line in lines[1:-1]]
+    assert names == sorted(conditions())
+
+
+def test_the_lock_file_holds_names_versions_and_hashes_only() -> None:
+    line = re.compile(r"([a-z0-9.-]+==[^\s;]+( ; [^\\]+)?|    --hash=sha256:[0-9a-f]{64})( \\)?")
+    for lock in ROOT.glob("requirements*.lock"):
+        others = [
+            text
+            for text in lock.read_text(encoding="utf-8").splitlines()
+            if not line.fullmatch(text)
+        ]
+        assert not others, lock.name
+
+
+def test_the_lock_file_names_every_dependency() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)
+    wanted = {
+        re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0].lower()
+        for requirement in (
+            *project["build-system"]["requires"],
+            *project["project"]["dependencies"],
+            *project["dependency-groups"]["dev"],
+        )
+    }
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert wanted - set(re.findall(r"^([a-z0-9.-]+)==", lock, re.MULTILINE)) == set()
+
+
+# Spelt so that no pattern finds itself.
+FORBIDDEN = {
+    "a path of one machine": r"(?<![\w.])/(?:work|farm|root)/",
+    "the host of a package registry": (
+        r"\b(?:pypi|pythonhosted|artifactory|jfrog|nexus)[\w-]*(?:\.[\w-]+)*\.(?:org|com|io|net)\b"
+        r"|\bindex[-_]url\s*=|\bfind[-_]links\s*="
+    ),
+    "a mark of unfinished work": r"\b(?:TO(?:)DO|FIX(?:)ME)\b",
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_file_of_the_project_holds(what: str) -> None:
+    pattern = re.compile(FORBIDDEN[what])
+    found = [
+        f"{_name(path)}:{number}: {line.strip()}"
+        for path in _project_files()
+        for number, line in _lines(path)
+        if pattern.search(line)
+    ]
+    assert not found
+
+
+def _project_files() -> list[Path]:
+    """What git tracks or would track; every file outside of hidden folders where git is absent."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+        paths = [ROOT / name for name in listed.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        paths = [
+            path
+            for path in ROOT.rglob("*")
+            if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+        ]
+    return [path for path in paths if path.is_file()]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:  # not a text
+        return
+    yield from enumerate(text.splitlines(), 1)
