@@ -277,7 +277,9 @@ class LogStoreContract:
         sink = io.BytesIO()
         pq.write_table(table, sink, row_group_size=100)
         store.create("p=1 %/part.parquet", sink.getvalue())
-        file = pq.ParquetFile(store.arrow_file("p=1 %/part.parquet"))
+        source = store.arrow_file("p=1 %/part.parquet")
+        assert source.size() == len(sink.getvalue())
+        file = pq.ParquetFile(source)
         assert file.metadata.num_row_groups == 10
         assert file.read_row_group(7, columns=["id"])["id"].to_pylist() == list(range(700, 800))
         assert file.read().equals(table)

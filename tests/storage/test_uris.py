@@ -196,5 +196,12 @@ def test_redaction_keeps_what_is_not_secret() -> None:
     assert redacted_uri("https://u:p@host/x?sig=s#f") == "https://host/x..."
 
 
+@pytest.mark.parametrize("part", ["//a:", "%2e%2e/", "%", "a/../", "//", "s3://a:b@", "\ud800"])
+def test_a_long_path_is_refused_quickly_and_shown_in_part(part: str) -> None:
+    with pytest.raises(UnsafePathError) as caught:
+        resolve_action_path(part * 300_000, ROOT)
+    assert len(str(caught.value)) < 12_000
+
+
 def test_the_root_of_the_file_system_is_a_root_like_others() -> None:
     assert resolve_action_path("/etc/x", "file:///") == ActionPath("etc/x", False)

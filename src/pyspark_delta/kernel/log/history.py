@@ -8,29 +8,22 @@ and "Recommendations for Readers of Tables with In-Commit Timestamps".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from pyspark_delta.errors.table import CorruptLogError
+from pyspark_delta.errors.table import CorruptLogError, VersionNotFoundError
 from pyspark_delta.kernel.log.commit_info import commit_info_of
-from pyspark_delta.kernel.log.segment import LogFile
+from pyspark_delta.kernel.log.segment import LogFile, LogListing, earliest_version
 from pyspark_delta.kernel.protocol.actions import CommitInfo
+from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
 from pyspark_delta.kernel.protocol.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     IN_COMMIT_TIMESTAMP_VERSION,
     property_value,
 )
-from pyspark_delta.kernel.protocol.timestamps import monotonic
+from pyspark_delta.kernel.protocol.timestamps import monotonic, search_window, version_at
 from pyspark_delta.kernel.storage.base import LogStore
 
 _BATCH = 256
-
-
-@dataclass(frozen=True, slots=True)
-class CommitTime:
-    """A commit and its time in ms."""
-
-    version: int
-    timestamp: int
 
 
 def first_in_commit_timestamp_version(configuration: Mapping[str, str | None]) -> int | None:
@@ -70,20 +63,44 @@ def read_history(
     return infos
 
 
-def commit_times(
-    store: LogStore, commits: Sequence[LogFile], configuration: Mapping[str, str | None]
-) -> list[CommitTime]:
-    """The time of each commit, oldest first."""
-    own_times_from = first_in_commit_timestamp_version(configuration)
-    times = file_times([f for f in commits if own_times_from is None or f.version < own_times_from])
-    own = [f for f in commits if own_times_from is not None and f.version >= own_times_from]
-    result = [CommitTime(version, time) for version, time in times.items()]
-    for start in range(0, len(own), _BATCH):
-        batch = own[start : start + _BATCH]
+def version_at_time(
+    store: LogStore,
+    listing: LogListing,
+    configuration: Mapping[str, str | None],
+    timestamp_ms: int,
+    *,
+    can_return_last: bool = False,
+    zone: str = "UTC",
+) -> int:
+    """The version that was the newest at a time, among those that can still be put together."""
+    earliest = max(earliest_version(listing), 0)
+    versions = [file for file in listing.commits if file.version >= earliest]
+    if not versions:
+        raise VersionNotFoundError("DELTA_NO_COMMITS_FOUND", logPath=store.address(LOG_DIRECTORY))
+    latest = versions[-1].version
+    window = search_window(configuration, timestamp_ms, earliest=versions[0].version, latest=latest)
+    if window.in_commit:
+        chosen = [file for file in versions if window.first <= file.version <= window.last]
+        times = _own_times(store, chosen)
+    else:
+        times = [
+            (version, time)
+            for version, time in file_times(listing.commits).items()
+            if max(earliest, window.first) <= version <= window.last
+        ]
+    return version_at(
+        times, timestamp_ms, can_return_last=can_return_last, latest=latest, zone=zone
+    )
+
+
+def _own_times(store: LogStore, commits: Sequence[LogFile]) -> list[tuple[int, int]]:
+    times: list[tuple[int, int]] = []
+    for start in range(0, len(commits), _BATCH):
+        batch = commits[start : start + _BATCH]
         contents = store.read_many([file.info.path for file in batch])
         for file, data in zip(batch, contents, strict=True):
-            result.append(CommitTime(file.version, _own_time(file, data)))
-    return result
+            times.append((file.version, _own_time(file, data)))
+    return times
 
 
 def _own_time(file: LogFile, data: bytes) -> int:

@@ -127,7 +127,8 @@ def _lines(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 def _json_object(path: str, number: int, offset: int, line: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        # Given bytes, `json` would guess the encoding; the protocol says UTF-8.
+        value = json.loads(line.decode("utf-8"))
     except RecursionError:
         raise _malformed(path, number, offset, "it is nested too deeply") from None
     except UnicodeDecodeError as error:
@@ -186,7 +187,9 @@ def _frame_by_line(commits: Sequence[tuple[str, bytes]], root_uri: str) -> Actio
                 removes.pop(key, None)
             elif value.get("remove") is not None:
                 remove = _action(RemoveFile, value["remove"], place)
-                removed_here[_key(remove, root_uri)] = remove.to_json_value()
+                key = _key(remove, root_uri)
+                removed_here.pop(key, None)
+                removed_here[key] = remove.to_json_value()
             else:
                 others.extend(_state_actions(value, place))
         # An add and a remove of one key in one commit: the remove wins, wherever it stands.
@@ -271,7 +274,7 @@ def _frame_by_arrow(path: str, data: bytes, root_uri: str) -> ActionFrame | None
         return None
     if removes.column("path").null_count or _has_empty_path(adds):
         return None
-    if shape.partition_keys and not _keys_are_certain(data, start, stop, adds):
+    if shape.partition_keys and not _keys_are_certain(data[start:stop], adds, removes):
         return None
     others += tuple(_trailing_others(path, data, stop))
     return _reconciled(adds, _with_default_data_change(removes), others, root_uri)
@@ -356,13 +359,14 @@ def _read(body: pa.Buffer, schema: pa.Schema) -> pa.Table:
     )
 
 
-def _keys_are_certain(data: bytes, start: int, stop: int, adds: pa.Table) -> bool:
+def _keys_are_certain(body: bytes, *tables: pa.Table) -> bool:
     """Whether every file names every partition column: Arrow reads an absent key as null too."""
-    maps = adds.column("partitionValues").combine_chunks()
-    if not maps.null_count and not maps.items.null_count:
-        return True
-    texts = set(_PARTITION_VALUES.findall(data, start, stop))
-    return len({_names(text) for text in texts}) == 1
+    for table in tables:
+        maps = table.column("partitionValues").combine_chunks()
+        if maps.null_count or maps.items.null_count:
+            texts = set(_PARTITION_VALUES.findall(body))
+            return len({_names(text) for text in texts}) == 1
+    return True
 
 
 def _names(text: bytes) -> tuple[str, ...] | None:

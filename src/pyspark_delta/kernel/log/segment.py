@@ -176,7 +176,7 @@ def _check_contiguous(
     latest: int,
 ) -> None:
     present = [file.version for file in commits]
-    if present == list(range(first, target + 1)):
+    if target >= 0 and present == list(range(first, target + 1)):
         return
     if target > latest or target < 0:
         raise VersionNotFoundError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -88,7 +88,7 @@ class Snapshot:
     @classmethod
     def load(
         cls, store: LogStore, version: int | None = None, *, now_ms: Callable[[], int]
-    ) -> Snapshot:
+    ) -> Self:
         """The snapshot of `version`, or of the newest, from what the log directory holds."""
         segment = load_segment(store, version)
         checksum = None
@@ -105,9 +105,9 @@ class Snapshot:
         commit: LogFile,
         frame: ActionFrame,
         in_commit_timestamp: int | None = None,
-    ) -> Snapshot:
+    ) -> Self:
         """The snapshot of a newer version, given the frame of all commits in between."""
-        newer = Snapshot(
+        newer = type(self)(
             self.store,
             commit,
             commit.version,

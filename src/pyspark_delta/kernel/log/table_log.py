@@ -13,12 +13,7 @@ from threading import RLock
 from pyspark_delta.errors.storage import FileMissingError
 from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.log.commit_info import commit_info_of
-from pyspark_delta.kernel.log.history import (
-    CommitTime,
-    commit_times,
-    read_history,
-    version_at_time,
-)
+from pyspark_delta.kernel.log.history import read_history, version_at_time
 from pyspark_delta.kernel.log.json_frames import actions_from_json, frames_from_commits
 from pyspark_delta.kernel.log.segment import LogFile, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
@@ -29,6 +24,7 @@ from pyspark_delta.kernel.protocol.paths import (
     LogName,
     commit_path,
 )
+from pyspark_delta.kernel.protocol.timestamps import parse_timestamp
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
 
 
@@ -39,6 +35,8 @@ def system_now_ms() -> int:
 
 class TableLog:
     """The log of one table.  Safe to share between threads."""
+
+    snapshot_type: type[Snapshot] = Snapshot
 
     def __init__(self, store: LogStore, *, now_ms: Callable[[], int] = system_now_ms) -> None:
         self.store = store
@@ -56,7 +54,7 @@ class TableLog:
         """The newest version as of the last look; the first one looks."""
         with self._lock:
             if self._snapshot is None:
-                self._snapshot = Snapshot.load(self.store, now_ms=self.now_ms)
+                self._snapshot = self.snapshot_type.load(self.store, now_ms=self.now_ms)
             return self._snapshot
 
     def update(self) -> Snapshot:
@@ -91,12 +89,12 @@ class TableLog:
         if (version is None) == (timestamp is None):
             raise ValueError("give either a version or a timestamp")
         if timestamp is not None:
-            version = version_at_time(self.commit_times(), timestamp)
+            version = self.version_at(timestamp)
         with self._lock:
             current = self._snapshot
         if current is not None and current.version == version:
             return current
-        return Snapshot.load(self.store, version, now_ms=self.now_ms)
+        return self.snapshot_type.load(self.store, version, now_ms=self.now_ms)
 
     def get_changes(self, from_version: int) -> Iterator[tuple[int, list[Action]]]:
         """Every commit from `from_version` on with all of its actions, oldest first."""
@@ -111,9 +109,20 @@ class TableLog:
             raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=self.store.root_uri)
         return read_history(self.store, listing.commits, limit, self._times_metadata())
 
-    def commit_times(self) -> list[CommitTime]:
-        """The time of every commit that the log still has, oldest first, always rising."""
-        return commit_times(self.store, list_log(self.store).commits, self._times_metadata())
+    def version_at(
+        self, timestamp: int | str, *, can_return_last: bool = False, zone: str = "UTC"
+    ) -> int:
+        """The version that was the newest at a time: ms since the epoch, or text in `zone`."""
+        at = parse_timestamp(timestamp, zone) if isinstance(timestamp, str) else timestamp
+        listing = list_log(self.store)
+        return version_at_time(
+            self.store,
+            listing,
+            self._times_metadata(),
+            at,
+            can_return_last=can_return_last,
+            zone=zone,
+        )
 
     def ensure_log_directory_exist(self) -> None:
         """Make the log directory, where the store has directories."""

@@ -72,6 +72,7 @@ class Format(Record):
 
     provider: str = "parquet"
     options: StringMap = field(default_factory=dict, hash=False)
+    extra: Json = field(default_factory=dict, repr=False, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

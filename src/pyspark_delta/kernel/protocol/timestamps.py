@@ -112,12 +112,7 @@ def version_at(
     `latest` is the table's newest version when `commits` end before it; `zone` is for messages.
     """
     if not commits:
-        raise VersionNotFoundError(
-            "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
-            userTimestamp=format_timestamp(timestamp_ms, zone),
-            commitTs="none",
-            timestampString="none",
-        )
+        raise VersionNotFoundError("DELTA_NO_COMMITS_FOUND", logPath="_delta_log")
     position = bisect_right(commits, timestamp_ms, key=lambda commit: commit[1])
     version, time = commits[max(position - 1, 0)]
     shown, asked = format_timestamp(time, zone), format_timestamp(timestamp_ms, zone)

@@ -85,6 +85,14 @@ class LocalStore(LogStore):
                 raise IsADirectoryError
         return FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
 
+    def exists(self, path: str) -> bool:
+        """See LogStore."""
+        with self._translated("stat", path):
+            try:
+                return stat.S_ISREG(os.stat(self._readable(path)).st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+
     def list_from(self, start: str) -> list[FileInfo]:
         """See LogStore."""
         directory, least = split_start(start, self._root_uri)
@@ -100,17 +108,18 @@ class LocalStore(LogStore):
                     name = entry.name
                     if name < least or name.startswith(STAGING_PREFIX):
                         continue
-                    with suppress(FileNotFoundError):  # it went while we looked
+                    try:
                         if entry.is_file():
                             infos.append(_info(prefix + name, entry))
+                    except FileNotFoundError:  # it went while we looked
+                        continue
         infos.sort(key=lambda info: info.path)
         return infos
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
         """See LogStore."""
         directory = check_directory(prefix, self._root_uri)
-        top = self._prefix + directory if directory else self._root
-        if directory and (os.path.islink(top) or not self.contains(directory)):
+        if directory and self._crosses_link(directory):
             return
         pending = [f"{directory}/" if directory else ""]
         while pending:
@@ -173,20 +182,21 @@ class LocalStore(LogStore):
 
     def contains(self, path: str) -> bool:
         """Does `path` stay inside the root once its symbolic links are followed?"""
+        if not self._crosses_link(path):
+            return True
+        real_root = os.path.realpath(self._root)
+        return os.path.realpath(self._prefix + path).startswith(real_root.rstrip("/") + "/")
+
+    def _crosses_link(self, path: str) -> bool:
         current = self._prefix[:-1]
         for segment in path.split("/"):
             current = f"{current}/{segment}"
             try:
-                mode = os.lstat(current).st_mode
+                if stat.S_ISLNK(os.lstat(current).st_mode):
+                    return True
             except OSError:
-                return True  # nothing there, so nothing outside
-            if stat.S_ISLNK(mode):
-                return self._resolves_inside(self._prefix + path)
-        return True
-
-    def _resolves_inside(self, full: str) -> bool:
-        real_root = os.path.realpath(self._root)
-        return os.path.realpath(full).startswith(real_root.rstrip("/") + "/")
+                return False  # nothing there, so no link either
+        return False
 
     def _readable(self, path: str) -> str:
         check_relative(path, self._root_uri)

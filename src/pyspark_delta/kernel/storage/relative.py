@@ -11,6 +11,11 @@ from __future__ import annotations
 
 from pyspark_delta.errors.table import UnsafePathError
 
+MOST_SHOWN = 1000
+"""How many characters of a path an error repeats: a log may hold megabytes of it."""
+
+_UNSAFE_SEGMENTS = frozenset({"", ".", ".."})
+
 
 def check_relative(path: str, table: str = "<unknown>") -> None:
     """Refuse a path that is not plainly inside the root.  `table` is for the message."""
@@ -26,7 +31,7 @@ def check_relative(path: str, table: str = "<unknown>") -> None:
         return
     else:
         reason = "it has an empty segment, or one that is '.' or '..'"
-    shown = path if path.isascii() else path.encode("utf-8", "backslashreplace").decode()
+    shown = path[:MOST_SHOWN].encode("utf-8", "backslashreplace").decode()
     raise UnsafePathError("DELTA_UNSAFE_PATH", path=shown, table=table, reason=reason)
 
 
@@ -52,7 +57,7 @@ def _is_plain(path: str) -> bool:
     # Tools that read a table on Windows take a backslash for a separator; elsewhere it is a
     # letter like any other.  So only a backslash that could climb is refused.
     segments = path.replace("\\", "/").split("/")
-    return not any(segment in ("", ".", "..") for segment in segments)
+    return _UNSAFE_SEGMENTS.isdisjoint(segments)
 
 
 def _is_encodable(path: str) -> bool:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NoReturn
 from urllib.parse import quote, unquote_to_bytes
 
 from pyspark_delta.errors.table import UnsafePathError
-from pyspark_delta.kernel.storage.relative import check_relative
+from pyspark_delta.kernel.storage.relative import MOST_SHOWN, check_relative
 
 SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
 """Spellings of one scheme: the file is the same whichever a writer used."""
@@ -36,8 +37,6 @@ _QUOTED_BY_JAVA = re.compile(
 )
 _MALFORMED_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
-_PASSWORD = re.compile(r"//[^/@]*:.*@")  # greedy: a secret key may hold a slash
-_USER = re.compile(r"//[^/@]*@")
 _LITERAL_IN_URI = "/-_.~!$&'()*+,;=:@"  # RFC 3986: pchar and the separator
 
 
@@ -88,18 +87,17 @@ def resolve_action_path(path: str, root_uri: str) -> ActionPath:
         decoded = decode_path(path, root_uri)
         check_relative(decoded, root_uri)
         return ActionPath(decoded, False)
-    root_scheme, root_authority, root_path = _split(root_uri)
+    root_scheme, root_authority, base = _split_root(root_uri)
     if scheme is None:
         if path.startswith("//"):
-            _refuse(redacted_uri(path), "it names another host", root_uri)
+            _refuse(path, "it names another host", root_uri)
         authority, encoded = root_authority, path
     else:
         if canonical_scheme(scheme[1]) != root_scheme:
-            reason = f"its scheme is {scheme[1]!r}, the table's is {root_scheme!r}"
-            _refuse(redacted_uri(path), reason, root_uri)
+            reason = f"its scheme is {scheme[1][:40]!r}, the table's is {root_scheme!r}"
+            _refuse(path, reason, root_uri)
         authority, encoded = _split_absolute(path, scheme.end(), root_scheme, root_uri)
     absolute = _checked_absolute(decode_path(encoded, root_uri), root_scheme, root_uri)
-    base = unquote_to_bytes(root_path).decode("utf-8", "surrogateescape").rstrip("/") + "/"
     if authority == root_authority and absolute.startswith(base):
         relative = absolute[len(base) :]
         check_relative(relative, root_uri)
@@ -135,38 +133,46 @@ def has_credentials(scheme: str, authority: str) -> bool:
 
 def redacted_uri(text: str) -> str:
     """`text` without what may be a secret: user and password, query, fragment."""
-    shown = _PASSWORD.sub("//", text)
-    if not text.lower().startswith("abfs"):
-        shown = _USER.sub("//", shown)
-    cut = min((at for at in (shown.find("?"), shown.find("#")) if at >= 0), default=len(shown))
-    return shown[:cut] + ("..." if cut < len(shown) else "")
+    head, slashes, rest = text.partition("//")
+    if slashes and "/" not in head:
+        authority = rest.partition("/")[0]
+        if ":" in authority:  # a secret key may hold a slash, so up to the last @
+            rest = rest.rpartition("@")[2]
+        elif not head.lower().startswith("abfs"):
+            rest = rest[authority.rfind("@") + 1 :]
+    shown = head + slashes + rest
+    ends = (shown.find("?"), shown.find("#"), MOST_SHOWN)
+    cut = min(at for at in ends if at >= 0)
+    return shown[:cut] + "..." if cut < len(shown) else shown
 
 
-def _split(root_uri: str) -> tuple[str, str, str]:
+@lru_cache(maxsize=256)
+def _split_root(root_uri: str) -> tuple[str, str, str]:
+    """Scheme, authority, and what the decoded absolute paths below the root begin with."""
     scheme, _, rest = root_uri.partition("://")
-    authority, slash, path = rest.partition("/")
-    return scheme, authority, slash + path
+    authority, _, path = rest.partition("/")
+    decoded = unquote_to_bytes("/" + path).decode("utf-8", "surrogateescape")
+    return scheme, authority, decoded.rstrip("/") + "/"
 
 
 def _split_absolute(uri: str, after_scheme: int, scheme: str, table: str) -> tuple[str, str]:
     """Authority and encoded path of a URI with a scheme."""
     rest = uri[after_scheme:]
-    shown = redacted_uri(uri)
     if "?" in rest or "#" in rest:
-        _refuse(shown, "it has a query or a fragment", table)
+        _refuse(uri, "it has a query or a fragment", table)
     if not rest.startswith("/"):
-        _refuse(shown, "it is neither relative nor absolute", table)
+        _refuse(uri, "it is neither relative nor absolute", table)
     if not rest.startswith("//"):
         rest = "//" + rest
     authority, slash, path = rest[2:].partition("/")
     if scheme != "file" and has_credentials(scheme, authority):
-        _refuse(shown, "it holds credentials", table)
+        _refuse(uri, "it holds credentials", table)
     if scheme == "file":
         if authority not in LOCAL_AUTHORITIES:
-            _refuse(shown, "it names another host", table)
+            _refuse(uri, "it names another host", table)
         authority = ""
     elif not authority:
-        _refuse(shown, "it names no bucket", table)
+        _refuse(uri, "it names no bucket", table)
     return authority, slash + path
 
 
@@ -187,4 +193,5 @@ def _is_unicode(text: str) -> bool:
 
 
 def _refuse(path: str, reason: str, table: str = "<unknown>") -> NoReturn:
-    raise UnsafePathError("DELTA_UNSAFE_PATH", path=path, table=table, reason=reason) from None
+    shown = redacted_uri(path)
+    raise UnsafePathError("DELTA_UNSAFE_PATH", path=shown, table=table, reason=reason) from None

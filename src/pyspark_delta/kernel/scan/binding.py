@@ -1,0 +1,401 @@
+"""A predicate meets a schema: names are found, and literals take the types they are compared in.
+
+Spark casts before it compares; which side it casts is decided here, once, so that rows, partition
+values and statistics are all judged by the same rule.  A bound predicate compares a column with a
+literal of the column's own type, or a whole or decimal number with a DOUBLE.  Binding a bound
+predicate changes nothing.
+
+>>> schema = StructType((StructField("Day", DATE), StructField("n", INTEGER)))
+>>> bind(Comparison("<", Column(("day",)), Literal("2024-02-29", STRING)), schema).to_sql()
+"Day < DATE '2024-02-29'"
+>>> half = Literal(Decimal("2.5"), DecimalType(2, 1))
+>>> bind(Comparison("<", Column(("n",)), half), schema).to_sql()
+'n <= 2'
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, tzinfo
+from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Any
+
+from pyspark_delta.errors.table import InvalidPredicateError
+from pyspark_delta.kernel.protocol.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    DataType,
+    DecimalType,
+    StructField,
+    StructType,
+)
+from pyspark_delta.kernel.scan.literals import (
+    FRACTIONAL,
+    INTEGRAL,
+    MAX_LONG,
+    MIN_LONG,
+    LiteralValue,
+    cast_text,
+    decimal_value,
+    float_value,
+    local_day,
+    start_of_day,
+    to_instant,
+    zone_named,
+)
+from pyspark_delta.kernel.scan.predicates import (
+    FALSE,
+    FLIPPED,
+    NULL,
+    TRUE,
+    Column,
+    Comparison,
+    Constant,
+    In,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    Path,
+    Predicate,
+    StartsWith,
+    Unknown,
+    conjunction,
+    disjunction,
+    map_predicates,
+)
+
+_COLLATIONS_KEY = "__COLLATIONS"
+_CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
+_EXACT = Context(prec=100)
+_MAX_DECIMAL_DIGITS = 38
+
+
+def bind(
+    predicate: Predicate, schema: StructType, *, time_zone: str = "UTC", lenient: bool = False
+) -> Predicate:
+    """`predicate` with the names and types of `schema`.
+
+    A name that is not there, or a comparison that has no one meaning, is an InvalidPredicateError;
+    when `lenient`, it is `Unknown`.  `time_zone` is where days begin and clocks without a zone are.
+    """
+    binder = _Binder(schema, _zone(predicate, time_zone))
+
+    def bound(part: Predicate) -> Predicate:
+        try:
+            return binder.bound(part)
+        except ValueError as error:
+            if lenient:
+                return Unknown(part.to_sql())
+            raise InvalidPredicateError(
+                "DELTA_INVALID_PREDICATE", predicate=part.to_sql(), reason=error
+            ) from None
+
+    return map_predicates(predicate, bound)
+
+
+def cast_literal(value: Literal, data_type: DataType, zone: tzinfo = UTC) -> Literal:
+    """`CAST(value AS data_type)`; ValueError when it cannot be, or is not known here."""
+    inner, kind = value.value, value.data_type
+    if inner is None:
+        return Literal(None, data_type)
+    if kind == data_type:
+        return value
+    if isinstance(inner, str):
+        return Literal(cast_text(inner, data_type, zone), data_type)
+    if _is_number(kind):
+        number = Decimal(inner) if isinstance(inner, int | float) else _decimal(inner)
+        if data_type in FRACTIONAL:
+            return Literal(float_value(float(number), data_type), data_type)
+        if isinstance(data_type, DecimalType) and number.is_finite():
+            return Literal(decimal_value(number, data_type), data_type)
+        if data_type in INTEGRAL and kind in INTEGRAL:
+            return Literal(cast_text(str(inner), data_type), data_type)
+    moment = _moment(inner, kind, data_type, zone)
+    if moment is None:
+        raise ValueError(f"a {kind} cannot be cast to {data_type} here")
+    return Literal(moment, data_type)
+
+
+def has_binary_order(f: StructField) -> bool:
+    """Whether text in a column compares by its bytes: no collation, no padding of CHAR."""
+    kind = f.metadata.get(_CHAR_KEY)
+    padded = isinstance(kind, str) and kind.lower().startswith("char")
+    return not padded and _COLLATIONS_KEY not in f.metadata
+
+
+def never(column: Column) -> Predicate:
+    """False where a column has a value, null where it is null."""
+    return conjunction([IsNull(column), NULL])
+
+
+def always(column: Column) -> Predicate:
+    """True where a column has a value, null where it is null."""
+    return Or((Not(IsNull(column)), NULL))
+
+
+class _Binder:
+    """Binds innermost predicates; ValueError says why one cannot be."""
+
+    def __init__(self, schema: StructType, zone: tzinfo) -> None:
+        self._schema = schema
+        self._zone = zone
+
+    def bound(self, part: Predicate) -> Predicate:
+        match part:
+            case Comparison(op=op, left=Literal() as left, right=Literal() as right):
+                return _folded(op, left, right, self._zone)
+            case Comparison(op=op, left=Literal() as left, right=Column() as right):
+                return self._compared(FLIPPED[op], right, left)
+            case Comparison(op=op, left=Column() as left, right=Literal() as right):
+                return self._compared(op, left, right)
+            case Comparison(op=op, left=Column() as left, right=Column() as right):
+                return self._columns_compared(op, left, right)
+            case IsNull(column=column):
+                return IsNull(self._found(column)[0])
+            case In(column=column, values=values):
+                return self._in(column, values)
+            case StartsWith(column=column, prefix=prefix):
+                column, f = self._found(column)
+                if f.data_type != STRING or _COLLATIONS_KEY in f.metadata:
+                    raise ValueError(f"{column.to_sql()} is not plain text")
+                return StartsWith(column, prefix)
+            case _:
+                return part
+
+    def _found(self, column: Column) -> tuple[Column, StructField]:
+        struct: DataType = self._schema
+        path: Path = ()
+        for name in column.path:
+            found = struct.get(name) if isinstance(struct, StructType) else None
+            if found is None:
+                raise ValueError(f"there is no column {column.to_sql()}")
+            path, struct = (*path, found.name), found.data_type
+        return Column(path), found  # type: ignore[return-value]
+
+    def _compared(self, op: str, column: Column, value: Literal) -> Predicate:
+        column, f = self._found(column)
+        kind = f.data_type
+        if not has_binary_order(f):
+            raise ValueError(f"{column.to_sql()} has an order of its own")
+        if not _is_comparable(kind):
+            raise ValueError(f"a {kind} cannot be compared")
+        if value.value is None:
+            return IsNull(column) if op == "<=>" else NULL
+        if kind == VOID:
+            return FALSE if op == "<=>" else NULL
+        rule = _rule(kind)
+        found = rule(op, column, kind, value, self._zone) if rule else None
+        if found is None:
+            raise ValueError(f"a {kind} cannot be compared with a {value.data_type} here")
+        return found
+
+    def _columns_compared(self, op: str, left: Column, right: Column) -> Predicate:
+        (left, first), (right, second) = self._found(left), self._found(right)
+        kinds = first.data_type, second.data_type
+        numbers = all(_is_number(kind) for kind in kinds)
+        if not (has_binary_order(first) and has_binary_order(second)):
+            raise ValueError(f"{left.to_sql()} or {right.to_sql()} has an order of its own")
+        if not (numbers or kinds[0] == kinds[1]) or not _is_comparable(kinds[0]):
+            raise ValueError(f"a {kinds[0]} cannot be compared with a {kinds[1]} here")
+        return Comparison(op, left, right)
+
+    def _in(self, column: Column, values: tuple[Literal, ...]) -> Predicate:
+        column, f = self._found(column)
+        parts = [self._compared("=", column, value) for value in values if value.value is not None]
+        has_null = len(parts) < len(values)
+        plain = [part for part in parts if isinstance(part, Comparison)]
+        kinds = {part.right.data_type for part in plain if isinstance(part.right, Literal)}
+        if not plain:
+            return NULL if has_null else never(column)
+        if len(kinds) > 1:
+            return disjunction([*plain, *([NULL] if has_null else [])])
+        literals = tuple(dict.fromkeys(part.right for part in plain))
+        nulls = (Literal(None, VOID),) if has_null else ()
+        return In(column, (*literals, *nulls))  # type: ignore[arg-type]
+
+
+Rule = Callable[[str, Column, DataType, Literal, tzinfo], Predicate | None]
+
+
+def _against_number(
+    op: str, column: Column, kind: DataType, value: Literal, zone: tzinfo
+) -> Predicate | None:
+    inner = value.value
+    if isinstance(inner, str):
+        # Spark reads text beside a whole number as BIGINT, beside a decimal as DOUBLE.
+        inner = cast_text(inner, LONG if kind in INTEGRAL else DOUBLE)
+    elif not _is_number(value.data_type):
+        return None
+    if isinstance(inner, float) or kind in FRACTIONAL:
+        return Comparison(op, column, Literal(float(inner), DOUBLE))  # type: ignore[arg-type]
+    scale = kind.scale if isinstance(kind, DecimalType) else 0
+    number = _decimal(inner)
+    step = number.quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, _EXACT)
+    if isinstance(kind, DecimalType):
+        most = Decimal(10).scaleb(_MAX_DECIMAL_DIGITS - scale, _EXACT) - Decimal(1).scaleb(-scale)
+        limits = (-most, most)
+        made = Literal(step, DecimalType(_MAX_DECIMAL_DIGITS, scale))
+    else:
+        limits = (Decimal(MIN_LONG), Decimal(MAX_LONG))
+        made = Literal(int(step), INTEGER if abs(step) < 2**31 else LONG)
+    below, above = number < limits[0], number > limits[1]
+    return _on_steps(op, column, made, below=below, above=above, exact=step == number)
+
+
+def _on_steps(
+    op: str, column: Column, step: Literal, *, below: bool, above: bool, exact: bool
+) -> Predicate:
+    """A comparison with a value that lies on `step`, or between it and the next step up.
+
+    `below` and `above` say that the value lies outside of what a column can hold.
+    """
+    if op == "<=>" and (below or above or not exact):
+        return FALSE
+    if below or above:
+        holds = op == "!=" or (op in ("<", "<=") if above else op in (">", ">="))
+        return always(column) if holds else never(column)
+    if exact:
+        return Comparison(op, column, step)
+    match op:
+        case "=":
+            return never(column)
+        case "!=":
+            return always(column)
+        case "<" | "<=":
+            return Comparison("<=", column, step)
+        case _:
+            return Comparison(">", column, step)
+
+
+def _against_same(
+    op: str, column: Column, kind: DataType, value: Literal, zone: tzinfo
+) -> Predicate | None:
+    if value.data_type == kind:
+        return Comparison(op, column, value)
+    if isinstance(value.value, str) and kind != STRING:
+        return Comparison(op, column, Literal(cast_text(value.value, kind, zone), kind))
+    return None
+
+
+def _against_moment(
+    op: str, column: Column, kind: DataType, value: Literal, zone: tzinfo
+) -> Predicate | None:
+    inner = value.value
+    if kind == DATE and value.data_type in (TIMESTAMP, TIMESTAMP_NTZ) and isinstance(inner, int):
+        # Spark takes the date for its first instant.
+        place = zone if value.data_type == TIMESTAMP else None
+        day = local_day(inner, place or UTC)
+        exact = start_of_day(day, place) == inner
+        return _on_steps(op, column, Literal(day, DATE), below=False, above=False, exact=exact)
+    moment = _moment(inner, value.data_type, kind, zone)
+    if moment is not None:
+        return Comparison(op, column, Literal(moment, kind))
+    return _against_same(op, column, kind, value, zone)
+
+
+def _rule(kind: DataType) -> Rule | None:
+    if _is_number(kind):
+        return _against_number
+    return _RULES.get(kind)
+
+
+_RULES: dict[DataType, Rule] = {
+    STRING: _against_same,
+    BINARY: _against_same,
+    BOOLEAN: _against_same,
+    DATE: _against_moment,
+    TIMESTAMP: _against_moment,
+    TIMESTAMP_NTZ: _against_moment,
+}
+
+
+def _moment(inner: LiteralValue, kind: DataType, wanted: DataType, zone: tzinfo) -> int | None:
+    """A date or timestamp as another kind of timestamp; None where that has no exact meaning."""
+    if not isinstance(inner, int):
+        return None
+    match kind, wanted:
+        case (t1, t2) if t1 == t2:
+            return inner
+        case (t1, t2) if t1 == DATE and t2 in (TIMESTAMP, TIMESTAMP_NTZ):
+            return start_of_day(inner, zone if t2 == TIMESTAMP else None)
+        case (t1, t2) if t1 == TIMESTAMP_NTZ and t2 == TIMESTAMP:
+            return to_instant(inner, zone)
+        case (t1, t2) if t1 == TIMESTAMP and t2 == TIMESTAMP_NTZ and zone is UTC:
+            return inner
+        case _:
+            return None
+
+
+def _folded(op: str, left: Literal, right: Literal, zone: tzinfo) -> Predicate:
+    if left.value is None or right.value is None:
+        if op == "<=>":
+            return TRUE if left.value is None and right.value is None else FALSE
+        return NULL
+    kind = _common_type(left, right)
+    first, second = (
+        _sort_key(cast_literal(side, kind, zone).value if kind else side.value)
+        for side in (left, right)
+    )
+    holds = {
+        "=": first == second,
+        "<=>": first == second,
+        "!=": first != second,
+        "<": first < second,
+        "<=": first <= second,
+        ">": first > second,
+        ">=": first >= second,
+    }
+    return Constant(holds[op])
+
+
+def _common_type(left: Literal, right: Literal) -> DataType | None:
+    """The type in which two literals compare; None for two exact numbers, which Python compares."""
+    kinds = left.data_type, right.data_type
+    if all(_is_number(kind) for kind in kinds):
+        return DOUBLE if any(kind in FRACTIONAL for kind in kinds) else None
+    if kinds[0] == kinds[1] and kinds[0] in _RULES:
+        return kinds[0]
+    if STRING in kinds:
+        return kinds[kinds[0] == STRING]
+    if {*kinds} <= {DATE, TIMESTAMP, TIMESTAMP_NTZ}:
+        return TIMESTAMP
+    raise ValueError(f"a {kinds[0]} cannot be compared with a {kinds[1]} here")
+
+
+def _sort_key(value: LiteralValue) -> Any:
+    # NaN equals itself and is larger than any other number.
+    return (
+        (math.isnan(value), value if value == value else 0) if isinstance(value, float) else value
+    )
+
+
+def _is_number(kind: DataType) -> bool:
+    return kind in INTEGRAL or kind in FRACTIONAL or isinstance(kind, DecimalType)
+
+
+def _is_comparable(kind: DataType) -> bool:
+    return _is_number(kind) or kind in _RULES or kind == VOID
+
+
+def _decimal(value: LiteralValue) -> Decimal:
+    assert isinstance(value, int | Decimal)
+    return Decimal(value)
+
+
+def _zone(predicate: Predicate, time_zone: str) -> tzinfo:
+    try:
+        return zone_named(time_zone)
+    except ValueError as error:
+        raise InvalidPredicateError(
+            "DELTA_INVALID_PREDICATE", predicate=predicate.to_sql(), reason=error
+        ) from None

@@ -1,0 +1,132 @@
+"""The words of a SQL expression, as Spark's lexer cuts them.
+
+Only tokens: what they mean together is for `predicate_sql`.
+
+>>> [token.text for token in tokenize("a.`b c` <= 'it''s' -- yes")]
+['a', '.', '`b c`', '<=', "'it''s'", '']
+>>> tokenize("'it''s'")[0].value
+"it's"
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+
+class TokenKind(Enum):
+    """What a token is."""
+
+    NAME = "name"
+    QUOTED_NAME = "name in backquotes"
+    NUMBER = "number"
+    STRING = "text"
+    BINARY = "binary"
+    SYMBOL = "symbol"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word of the text; `value` is what a name or text holds once its marks are taken off."""
+
+    kind: TokenKind
+    text: str
+    start: int
+    value: str = ""
+
+    @property
+    def word(self) -> str:
+        """The upper-case word that an unquoted name or a symbol is; "" for other tokens."""
+        if self.kind in (TokenKind.NAME, TokenKind.SYMBOL):
+            return self.text.upper()
+        return ""
+
+
+class TokenError(ValueError):
+    """Text that cannot be cut into tokens, with the position of the trouble."""
+
+    def __init__(self, reason: str, position: int) -> None:
+        super().__init__(reason, position)
+        self.reason = reason
+        self.position = position
+
+
+_SPACE = re.compile(r"(?:\s+|--[^\n]*|/\*(?:(?!\*/|/\*).)*\*/)+", re.DOTALL)
+_TOKENS = (
+    (TokenKind.BINARY, re.compile(r"[xX]'[^']*'")),
+    (TokenKind.STRING, re.compile(r"[rR](?:'[^']*'|\"[^\"]*\")")),
+    (TokenKind.STRING, re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)),
+    (TokenKind.STRING, re.compile(r"\"(?:[^\"\\]|\\.|\"\")*\"", re.DOTALL)),
+    (TokenKind.QUOTED_NAME, re.compile(r"`(?:[^`]|``)*`")),
+    (TokenKind.NUMBER, re.compile(r"[0-9]+\.(?![\w.])")),
+    (
+        TokenKind.NUMBER,
+        re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:[bB][dD]|[lLsSyYfFdD])?\b"),
+    ),
+    (TokenKind.NAME, re.compile(r"[^\W\d]\w*")),
+    (TokenKind.SYMBOL, re.compile(r"<=>|<=|>=|<>|!=|==|\|\||[^\s'\"`]")),
+)
+# By the quote that encloses a text: that quote doubled, or a backslash and what it stands before.
+_ESCAPE = {
+    quote: re.compile(
+        rf"({quote}{quote})|\\(?:u([0-9A-Fa-f]{{4}})|U([0-9A-Fa-f]{{8}})|([0-3][0-7]{{2}})|(.))",
+        re.DOTALL,
+    )
+    for quote in "'\""
+}
+_ESCAPED = {
+    **{"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"},
+    # LIKE needs to see that these were escaped.
+    **{"%": "\\%", "_": "\\_"},
+}
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of `text`, an END behind them; TokenError when a quotation does not end."""
+    tokens = []
+    at = 0
+    while True:
+        if space := _SPACE.match(text, at):
+            at = space.end()
+        if at == len(text):
+            tokens.append(Token(TokenKind.END, "", at))
+            return tokens
+        for kind, pattern in _TOKENS:
+            if found := pattern.match(text, at):
+                break
+        else:
+            raise TokenError("a quotation is not closed", at)
+        if found[0] == "/" and text.startswith("/*", at):
+            raise TokenError("a comment is not closed, or holds another", at)
+        tokens.append(Token(kind, found[0], at, _value(kind, found[0], at)))
+        at = found.end()
+
+
+def _value(kind: TokenKind, text: str, at: int) -> str:
+    if kind is TokenKind.NAME:
+        return text
+    if kind is TokenKind.QUOTED_NAME:
+        return text[1:-1].replace("``", "`")
+    if kind is TokenKind.BINARY:
+        return text[2:-1]
+    if kind is not TokenKind.STRING:
+        return ""
+    if text[0] in "rR":
+        return text[2:-1]
+    try:
+        return _ESCAPE[text[0]].sub(_unescaped, text[1:-1])
+    except (ValueError, OverflowError):
+        raise TokenError("an escape in a text is not a character", at) from None
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    doubled, short, long, octal, other = found.groups()
+    if doubled:
+        return doubled[0]
+    if short or long:
+        return chr(int(short or long, 16))
+    if octal:
+        return chr(int(octal, 8))
+    return _ESCAPED.get(other, str(other))

@@ -1,0 +1,199 @@
+"""What must hold of the actions of one commit before any of them is written.
+
+Every check looks at actions and definitions alone, and raises InvalidActionsError (or the error
+of the rule that is broken); none changes anything.  PROTOCOL.md, "Actions".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from pyspark_delta.errors.table import AppendOnlyError, InvalidActionsError, SchemaError
+from pyspark_delta.kernel.log.frames import file_key
+from pyspark_delta.kernel.protocol.actions import (
+    Action,
+    AddCDCFile,
+    AddFile,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+)
+from pyspark_delta.kernel.protocol.column_mapping import physical_name
+from pyspark_delta.kernel.protocol.domains import ROW_TRACKING, check_domains
+from pyspark_delta.kernel.protocol.features import is_supported, supported_features
+from pyspark_delta.kernel.protocol.iceberg_compat import check_iceberg_compat
+from pyspark_delta.kernel.protocol.properties import (
+    APPEND_ONLY,
+    ENABLE_DELETION_VECTORS,
+    property_value,
+)
+from pyspark_delta.kernel.storage.uris import resolve_action_path
+from pyspark_delta.kernel.txn.definition import Definition, mapping_mode
+from pyspark_delta.kernel.txn.traits import Traits
+
+_WRITABLE = (AddFile, RemoveFile, AddCDCFile, Metadata, Protocol, SetTransaction, DomainMetadata)
+# Relative, nothing escaped: such a path is its own canonical form.
+_PLAIN_PATH = re.compile(r"\w[\w=-]*(?:[./ ][\w=-]+)*")
+
+
+def check_kinds(actions: Iterable[Action]) -> None:
+    """Refuse actions that are not a caller's to write, and more than one that is unique."""
+    counts: dict[type[Action], int] = {}
+    for action in actions:
+        if isinstance(action, CommitInfo):
+            raise _invalid("the commit writes its commitInfo itself")
+        if not isinstance(action, _WRITABLE):
+            raise _invalid(f"{type(action).__name__} belongs into checkpoints")
+        counts[type(action)] = counts.get(type(action), 0) + 1
+    for kind in (Metadata, Protocol):
+        if counts.get(kind, 0) > 1:
+            raise _invalid(f"{kind.__name__} can change once in a commit")
+
+
+def check_actions(
+    actions: Sequence[Action], definition: Definition, root_uri: str, traits: Traits
+) -> None:
+    """Every rule on the actions of a commit that leaves the table as `definition`."""
+    adds = [action for action in actions if isinstance(action, AddFile)]
+    check_no_duplicates(actions, root_uri)
+    check_partitions(actions, definition.metadata)
+    check_vectors(adds, definition, traits)
+    check_change_files(actions)
+    domains = [action for action in actions if isinstance(action, DomainMetadata)]
+    for action in domains:
+        if action.domain == ROW_TRACKING and not action.removed:
+            raise _invalid("row ids are given out by the commit, not by its caller")
+    check_domains(domains, supported_features(definition.protocol))
+    check_iceberg_compat(definition.protocol, definition.metadata, files=adds)
+
+
+def check_no_duplicates(actions: Iterable[Action], root_uri: str) -> None:
+    """Refuse a path that is added twice, removed twice, or both with the same vector.
+
+    A remove and an add of one path with different vectors is how a vector is replaced.
+    """
+    added: dict[str, AddFile] = {}
+    removed: dict[str, RemoveFile] = {}
+    changes: dict[str, AddCDCFile] = {}
+    for action in actions:
+        if isinstance(action, AddFile):
+            _check_once("add", action.path, _safe_key(action.path, root_uri), action, added)
+        elif isinstance(action, RemoveFile):
+            # A file that should not be there must be removable whatever its name.
+            _check_once("remove", action.path, _key(action.path, root_uri), action, removed)
+        elif isinstance(action, AddCDCFile):
+            _check_once("cdc", action.path, _safe_key(action.path, root_uri), action, changes)
+    for key in added.keys() & removed.keys():
+        if _vector_id(added[key]) == _vector_id(removed[key]):
+            raise InvalidActionsError(
+                "DELTA_DUPLICATE_ACTIONS_FOUND",
+                actionType="add and remove",
+                path=added[key].path,
+                conflictingPath=removed[key].path,
+            )
+
+
+def check_partitions(actions: Iterable[Action], metadata: Metadata) -> None:
+    """Refuse files whose partition values are not exactly those of the partition columns."""
+    mode = mapping_mode(metadata)
+    columns = {physical_name(f, mode) for f in metadata.partition_schema}
+    for action in actions:
+        if isinstance(action, AddFile | AddCDCFile) and action.partition_values.keys() != columns:
+            raise SchemaError(
+                "DELTA_INVALID_PARTITIONING_SCHEMA",
+                specifiedPartitioning=", ".join(sorted(action.partition_values)),
+                neededPartitioning=", ".join(sorted(columns)),
+            )
+
+
+def check_vectors(adds: Iterable[AddFile], definition: Definition, traits: Traits) -> None:
+    """Refuse deletion vectors where the table takes none, and statistics that hide their rows."""
+    with_vectors = [add for add in adds if add.deletion_vector is not None]
+    if not with_vectors:
+        return
+    supported = is_supported(definition.protocol, "deletionVectors")
+    enabled = property_value(definition.metadata.configuration, ENABLE_DELETION_VECTORS)
+    if not supported or not (enabled or traits.in_place):
+        raise InvalidActionsError("DELTA_ADDING_DELETION_VECTORS_DISALLOWED")
+    for add in with_vectors:
+        if add.num_records is None:
+            raise InvalidActionsError("DELTA_DELETION_VECTOR_MISSING_NUM_RECORDS")
+        if not traits.readds_files and json.loads(add.stats or "{}").get("tightBounds") is not False:
+            raise InvalidActionsError("DELTA_ADDING_DELETION_VECTORS_WITH_TIGHT_BOUNDS_DISALLOWED")
+
+
+def check_change_files(actions: Iterable[Action]) -> None:
+    """Refuse change files in a commit that changes no data: nobody would read them."""
+    has_change_files = changes_data = False
+    for action in actions:
+        if isinstance(action, AddCDCFile):
+            has_change_files = True
+            if action.data_change:
+                raise _invalid("a change file is not a part of the table (dataChange is true)")
+        elif isinstance(action, AddFile | RemoveFile):
+            changes_data = changes_data or action.data_change
+    if has_change_files and not changes_data:
+        raise _invalid("there are change files, but no file action changes data")
+
+
+def check_append_only(actions: Iterable[Action], metadata: Metadata, table: str) -> None:
+    """Refuse to remove data from a table that takes appends only."""
+    if not property_value(metadata.configuration, APPEND_ONLY):
+        return
+    if any(isinstance(action, RemoveFile) and action.data_change for action in actions):
+        raise AppendOnlyError(
+            "DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=table, config=APPEND_ONLY.key
+        )
+
+
+def without_repeated_transactions(actions: Iterable[Action]) -> tuple[Action, ...]:
+    """`actions` with each application's version once; refused when it has two."""
+    versions: dict[str, int] = {}
+    kept: list[Action] = []
+    for action in actions:
+        if isinstance(action, SetTransaction):
+            known = versions.setdefault(action.app_id, action.version)
+            if known != action.version:
+                raise _invalid(
+                    f"the application {action.app_id!r} has the versions {known} "
+                    f"and {action.version}"
+                )
+            if any(isinstance(k, SetTransaction) and k.app_id == action.app_id for k in kept):
+                continue
+        kept.append(action)
+    return tuple(kept)
+
+
+def _check_once(kind: str, path: str, key: str, action: Action, seen: dict[str, Action]) -> None:
+    if key in seen:
+        other = seen[key]
+        assert isinstance(other, AddFile | RemoveFile | AddCDCFile)
+        raise InvalidActionsError(
+            "DELTA_DUPLICATE_ACTIONS_FOUND",
+            actionType=kind,
+            path=path,
+            conflictingPath=other.path,
+        )
+    seen[key] = action
+
+
+def _key(path: str, root_uri: str) -> str:
+    return path if _PLAIN_PATH.fullmatch(path) else file_key(path, None, root_uri)
+
+
+def _safe_key(path: str, root_uri: str) -> str:
+    """As `_key`; UnsafePathError for a path that readers would refuse."""
+    return path if _PLAIN_PATH.fullmatch(path) else resolve_action_path(path, root_uri).path
+
+
+def _vector_id(action: AddFile | RemoveFile) -> str | None:
+    return None if action.deletion_vector is None else action.deletion_vector.unique_id
+
+
+def _invalid(reason: str) -> InvalidActionsError:
+    return InvalidActionsError("DELTA_INVALID_COMMIT_ACTIONS", reason=reason)

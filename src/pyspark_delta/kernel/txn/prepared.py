@@ -1,0 +1,201 @@
+"""The two sides of a lost race, as values: the commit to be written and the one that won.
+
+Nothing here decides anything: `prepare` makes a `PreparedCommit`, `conflicts` sets it against each
+`WinningCommit` in turn, `commit` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import pyarrow as pa
+
+from pyspark_delta.kernel.log.commit_info import commit_info_of
+from pyspark_delta.kernel.log.frames import canonical_paths
+from pyspark_delta.kernel.log.json_frames import ActionFrame, frame_from_json
+from pyspark_delta.kernel.protocol.actions import (
+    Action,
+    AddFile,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    SetTransaction,
+)
+from pyspark_delta.kernel.protocol.operations import Operation
+from pyspark_delta.kernel.storage.base import FileInfo
+from pyspark_delta.kernel.txn.isolation import IsolationLevel
+from pyspark_delta.kernel.txn.reads import ReadSet
+from pyspark_delta.kernel.txn.traits import Traits, traits_of
+
+_A = TypeVar("_A", bound=Action)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCommit:
+    """A commit that can be written as `version`, once nobody else has.
+
+    `protocol` and `metadata` are the table's after it; those it read are None for a new table.
+    `actions` are all of its lines but the first, which is `commit_info`.  `row_id_mark` is the
+    largest row id in use below `version`, as far as it is known.  `is_removal_valid` looks again,
+    at another version, whether the features that this commit drops are out of use.
+    """
+
+    txn_id: str
+    version: int
+    operation: Operation
+    isolation: IsolationLevel
+    reads: ReadSet
+    protocol: Protocol
+    metadata: Metadata
+    read_protocol: Protocol | None
+    read_metadata: Metadata | None
+    commit_info: CommitInfo
+    actions: tuple[Action, ...]
+    row_id_mark: int
+    now_ms: int
+    is_removal_valid: Callable[[int], bool] | None = None
+
+    @property
+    def table(self) -> str:
+        """The table's address, for messages."""
+        return self.reads.root_uri
+
+    @property
+    def traits(self) -> Traits:
+        """What the checks must know about the operation."""
+        return traits_of(self.operation.name)
+
+    @property
+    def all_actions(self) -> tuple[Action, ...]:
+        """Every line, in order."""
+        return (self.commit_info, *self.actions)
+
+    @property
+    def is_blind_append(self) -> bool:
+        """Whether it only adds files, and read none to do so."""
+        return self.commit_info.is_blind_append is True
+
+    def each(self, kind: type[_A]) -> Iterator[_A]:
+        """Its actions of one kind."""
+        return (action for action in self.actions if isinstance(action, kind))
+
+    def has(self, kind: type[Action]) -> bool:
+        """Whether an action of that kind is among them."""
+        return any(isinstance(action, kind) for action in self.actions)
+
+    def with_metadata(self, metadata: Metadata) -> PreparedCommit:
+        """The same commit with other metadata, in its action too where it has one."""
+        return replace(
+            self,
+            metadata=metadata,
+            actions=tuple(
+                metadata if isinstance(action, Metadata) else action for action in self.actions
+            ),
+        )
+
+    def with_adds(self, adds: tuple[AddFile, ...]) -> PreparedCommit:
+        """The same commit with its add actions, in order, replaced by as many others."""
+        following = iter(adds)
+        return replace(
+            self,
+            actions=tuple(
+                next(following) if isinstance(action, AddFile) else action
+                for action in self.actions
+            ),
+        )
+
+
+def encode_actions(actions: tuple[Action, ...]) -> bytes:
+    """The content of a commit file: one line for each action."""
+    return "".join(f"{action.json}\n" for action in actions).encode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WinningCommit:
+    """A commit that took a version first."""
+
+    version: int
+    modified_ms: int
+    commit_info: CommitInfo | None
+    frame: ActionFrame
+    root_uri: str
+
+    @classmethod
+    def from_bytes(
+        cls, version: int, data: bytes, info: FileInfo, root_uri: str
+    ) -> WinningCommit:
+        """The commit in a file's bytes; CorruptLogError when they are none."""
+        commit_info = commit_info_of(info.path, data)
+        return cls(
+            version=version,
+            modified_ms=info.modified_ms,
+            commit_info=None if commit_info is None else replace(commit_info, version=version),
+            frame=frame_from_json(info.path, data, root_uri),
+            root_uri=root_uri,
+        )
+
+    @property
+    def protocol(self) -> Protocol | None:
+        """The protocol it set, if any."""
+        return self._last(Protocol)
+
+    @property
+    def metadata(self) -> Metadata | None:
+        """The metadata it set, if any."""
+        return self._last(Metadata)
+
+    @property
+    def app_ids(self) -> frozenset[str]:
+        """The applications that it wrote a version for."""
+        return frozenset(
+            action.app_id for action in self.frame.others if isinstance(action, SetTransaction)
+        )
+
+    @property
+    def domains(self) -> Mapping[str, DomainMetadata]:
+        """The domains it set or removed."""
+        others = self.frame.others
+        return {action.domain: action for action in others if isinstance(action, DomainMetadata)}
+
+    @property
+    def adds(self) -> pa.Table:
+        """The files it added."""
+        return self.frame.adds
+
+    @property
+    def removes(self) -> pa.Table:
+        """The files it removed."""
+        return self.frame.removes
+
+    @cached_property
+    def add_paths(self) -> pa.Array:
+        """The paths it added, as replay compares them."""
+        return canonical_paths(self.adds.column("path").combine_chunks(), self.root_uri)
+
+    @cached_property
+    def remove_paths(self) -> pa.Array:
+        """The paths it removed, as replay compares them."""
+        return canonical_paths(self.removes.column("path").combine_chunks(), self.root_uri)
+
+    @property
+    def operation(self) -> str | None:
+        """What it says it did."""
+        return None if self.commit_info is None else self.commit_info.operation
+
+    @property
+    def is_blind_append(self) -> bool:
+        """Whether it says that it read nothing; a commit that does not say may have read."""
+        return self.commit_info is not None and self.commit_info.is_blind_append is True
+
+    def tag(self, name: str) -> str | None:
+        """A tag of its provenance."""
+        tags = None if self.commit_info is None else self.commit_info.tags
+        return None if tags is None else tags.get(name)
+
+    def _last(self, kind: type[_A]) -> _A | None:
+        found = (action for action in reversed(self.frame.others) if isinstance(action, kind))
+        return next(found, None)

@@ -1,0 +1,86 @@
+"""Replay against a naive model: a dict from key to the newest action."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_delta.kernel.log.json_frames import frames_from_commits
+from pyspark_delta.kernel.log.replay import FileState, replay
+from pyspark_delta.kernel.protocol.actions import AddFile, RemoveFile
+from tests.support.log_builder import add, remove
+
+ROOT = "memory:///t"
+_files = st.tuples(
+    st.booleans(), st.sampled_from("abcdef"), st.none() | st.sampled_from(["v1", "v2"])
+)
+
+
+def _live(log: list[list[AddFile | RemoveFile]]) -> dict[tuple[str, str | None], int]:
+    """The model: commit by commit, adds first, then removes."""
+    live: dict[tuple[str, str | None], int] = {}
+    for actions in log:
+        for kind in (AddFile, RemoveFile):
+            for action in actions:
+                vector = action.deletion_vector and action.deletion_vector.unique_id
+                key = (action.path, vector)
+                if kind is AddFile and isinstance(action, AddFile):
+                    live[key] = action.size
+                elif kind is RemoveFile and isinstance(action, RemoveFile):
+                    live.pop(key, None)
+    return live
+
+
+def _seen(state: FileState) -> dict[tuple[str, str | None], int]:
+    found = {}
+    for row in state.columns(["path", "deletionVector", "size"]).to_pylist():
+        vector = row["deletionVector"]
+        key = (row["path"], vector and f"u{vector['pathOrInlineDv']}@{vector['offset']}")
+        assert key not in found
+        found[key] = row["size"]
+    return found
+
+
+@given(st.lists(st.lists(_files, max_size=6), max_size=12), st.integers(0, 12))
+def test_a_state_holds_what_the_naive_model_holds(
+    log: list[list[tuple[bool, str, str | None]]], cut: int
+) -> None:
+    commits: list[list[AddFile | RemoveFile]] = [
+        [
+            add(name, vector=vector, size=10 * i + j) if is_add else remove(name, vector=vector)
+            for j, (is_add, name, vector) in enumerate(commit)
+        ]
+        for i, commit in enumerate(log)
+    ]
+    data = [
+        (str(i), "".join(a.json + "\n" for a in actions).encode())
+        for i, actions in enumerate(commits)
+    ]
+    whole = replay([], frames_from_commits(data, ROOT))
+    assert _seen(whole) == _live(commits)
+    assert whole.num_files == len(_live(commits))
+    # Commit by commit gives the same as all at once.
+    stepwise = replay([], frames_from_commits(data[:cut], ROOT))
+    for item in data[cut:]:
+        for frame in frames_from_commits([item], ROOT):
+            stepwise = stepwise.apply(frame)
+    assert _seen(stepwise) == _live(commits)
+
+
+def test_a_thousand_small_commits_stay_a_few_parts() -> None:
+    state = FileState(())
+    for i in range(1000):
+        data = [(str(i), (add(f"f{i}").json + "\n").encode())]
+        [frame] = frames_from_commits(data, ROOT)
+        state = state.apply(frame)
+    assert state.num_files == 1000
+    assert len(state.parts) < 20
+    assert state.size_in_bytes == 1000
+
+
+def test_an_older_state_is_not_touched_by_a_newer_frame() -> None:
+    [first] = frames_from_commits([("0", (add("a").json + "\n").encode())], ROOT)
+    [second] = frames_from_commits([("1", (remove("a").json + "\n").encode())], ROOT)
+    before = replay([], [first])
+    after = before.apply(second)
+    assert (before.num_files, after.num_files) == (1, 0)
