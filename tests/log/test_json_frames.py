@@ -187,12 +187,24 @@ def test_a_large_commit_is_a_frame_of_its_own() -> None:
         (b'{"txn":{"appId":"a","version":1}}\n\xff\xfe\n', 2, "UTF-8"),
         (b"[1,2]\n", 1, "not a JSON object"),
         (b"\0\0\0\0", 1, "not JSON"),
-        (b'{"add":{"partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}', 1, "path"),
-        (b'{"add":{"path":"x","size":"a","modificationTime":1,"dataChange":true}}', 1, "whole number"),
+        (
+            b'{"add":{"partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}',
+            1,
+            "path",
+        ),
+        (
+            b'{"add":{"path":"x","size":"a","modificationTime":1,"dataChange":true}}',
+            1,
+            "whole number",
+        ),
         (b'{"add":{"path":"","size":1,"modificationTime":1,"dataChange":true}}', 1, "empty path"),
         (b'{"add":[]}', 1, "not an object"),
         (b'\n\n{"protocol":{"minReaderVersion":"x"}}', 3, "whole number"),
-        (b'{"add":{"path":"\\ud800","size":1,"modificationTime":1,"dataChange":true}}', 1, "surrogate"),
+        (
+            b'{"add":{"path":"\\ud800","size":1,"modificationTime":1,"dataChange":true}}',
+            1,
+            "surrogate",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_file_line_and_reason(

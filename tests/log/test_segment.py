@@ -53,7 +53,13 @@ def test_a_log_that_does_not_begin_at_zero_needs_a_checkpoint(builder: LogBuilde
 
 def test_strays_are_ignored(builder: LogBuilder) -> None:
     builder.create()
-    for stray in ("99999999999999999999.json", ".tmp", "abc.json", "1.json", "00000000000000000001.json.tmp"):
+    for stray in (
+        "99999999999999999999.json",
+        ".tmp",
+        "abc.json",
+        "1.json",
+        "00000000000000000001.json.tmp",
+    ):
         builder.write(f"{LOG}/{stray}", b"x")
     assert load_segment(builder.store).version == 0
 
@@ -139,7 +145,11 @@ def test_a_version_outside_of_the_log_is_not_found(builder: LogBuilder) -> None:
     for version in (-1, 2):
         with pytest.raises(VersionNotFoundError) as caught:
             load_segment(builder.store, version)
-        assert caught.value.parameters == {"userVersion": str(version), "earliest": "0", "latest": "1"}
+        assert caught.value.parameters == {
+            "userVersion": str(version),
+            "earliest": "0",
+            "latest": "1",
+        }
 
 
 def test_compactions_cover_as_many_commits_as_they_can(builder: LogBuilder) -> None:

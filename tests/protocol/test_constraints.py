@@ -94,7 +94,7 @@ def test_dropping_a_constraint_that_is_not_there_needs_if_exists() -> None:
 
 
 def test_invariants_are_read_from_columns_and_nested_fields() -> None:
-    inner = StructType((StructField("y", LONG, metadata=invariant(RULE.replace("x", "y"))),))
+    inner = StructType((StructField("y", LONG, metadata=invariant(RULE.replace("x >", "y >"))),))
     schema = StructType((StructField("x", LONG, metadata=invariant(RULE)), StructField("s", inner)))
     assert has_invariants(schema)
     assert invariants(schema) == (Check("", "x > 3"), Check("", "y > 3"))

@@ -90,8 +90,13 @@ def test_the_row_id_mark_is_written_with_the_domains_name() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "x", "{}", "[" * 100_000, '{"clusteringColumns":1}', '{"clusteringColumns":[[]]}']
-    + ['{"clusteringColumns":[[1]]}', '{"clusteringColumns":[null]}'],
+    [
+        *("", "[]", "x", "{}", "[" * 100_000),
+        '{"clusteringColumns":1}',
+        '{"clusteringColumns":[[]]}',
+        '{"clusteringColumns":[[1]]}',
+        '{"clusteringColumns":[null]}',
+    ],
 )
 def test_a_clustering_domain_that_cannot_be_read_is_a_typed_error(text: str) -> None:
     with pytest.raises(CorruptLogError) as caught:

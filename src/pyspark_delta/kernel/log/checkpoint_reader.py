@@ -248,6 +248,10 @@ def _as_malformed(path: str) -> Iterator[None]:
     """Arrow's errors, and a missing file, as the one error that makes a reader do without."""
     try:
         yield
+    except CorruptLogError as error:
+        raise _malformed(
+            path, f"line {error.parameters['line']}: {error.parameters['reason']}"
+        ) from error
     except (pa.ArrowException, OSError, MalformedRecordError, ValueError, KeyError) as error:
         if isinstance(error, FileMissingError):
             raise _malformed(path, "it is not there") from error

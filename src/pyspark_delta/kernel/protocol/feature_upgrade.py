@@ -115,7 +115,7 @@ def protocol_for(
     else:
         asked = _asked_versions(min_versions, (base.min_reader_version, base.min_writer_version))
         supported = supported_features(base)
-    wanted = supported | implied_features(*asked) | with_required(explicit)
+    wanted = supported | _implied_by(asked) | with_required(explicit)
     active = active_features(metadata, wanted)
     if base is not None:
         _check_automatic(active - wanted, wanted)
@@ -277,12 +277,18 @@ def _asked_versions(asked: Versions | None, otherwise: tuple[int, int]) -> tuple
     )
 
 
+def _implied_by(asked: tuple[int, int]) -> frozenset[str]:
+    reader, writer = asked
+    if writer < WRITER_FEATURES_VERSION:
+        # Reader version 3 has no meaning of its own beside a legacy writer version.
+        reader = min(reader, READER_FEATURES_VERSION - 1)
+    return implied_features(reader, writer)
+
+
 def _check_asked(asked: tuple[int, int], wanted: frozenset[str]) -> None:
     reader, writer = asked
-    lists_features = _smallest_versions(wanted)[1] >= WRITER_FEATURES_VERSION
-    if reader >= READER_FEATURES_VERSION and writer < WRITER_FEATURES_VERSION:
-        if lists_features:
-            return
+    lists_features = max(writer, _smallest_versions(wanted)[1]) >= WRITER_FEATURES_VERSION
+    if reader >= READER_FEATURES_VERSION and not lists_features:
         raise ProtocolError(
             "DELTA_READ_FEATURE_PROTOCOL_REQUIRES_WRITE", writerVersion=WRITER_FEATURES_VERSION
         )

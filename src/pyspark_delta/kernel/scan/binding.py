@@ -210,7 +210,7 @@ class _Binder:
         return Comparison(op, left, right)
 
     def _in(self, column: Column, values: tuple[Literal, ...]) -> Predicate:
-        column, f = self._found(column)
+        column, _ = self._found(column)
         parts = [self._compared("=", column, value) for value in values if value.value is not None]
         has_null = len(parts) < len(values)
         plain = [part for part in parts if isinstance(part, Comparison)]

@@ -18,24 +18,7 @@ from collections.abc import Callable
 from datetime import tzinfo
 
 from pyspark_delta.errors.table import InvalidPredicateError
-from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    VOID,
-    DataType,
-    DecimalType,
-    StructType,
-)
+from pyspark_delta.kernel.protocol.types import DataType, DecimalType, StructType
 from pyspark_delta.kernel.scan.binding import bind, cast_literal
 from pyspark_delta.kernel.scan.literals import cast_text, zone_named
 from pyspark_delta.kernel.scan.predicates import (
@@ -59,25 +42,19 @@ from pyspark_delta.kernel.scan.predicates import (
     disjunction,
     literal,
 )
-from pyspark_delta.kernel.scan.sql_literals import parse_binary, parse_number, split_pattern
+from pyspark_delta.kernel.scan.sql_literals import (
+    SQL_TYPES,
+    TYPED_LITERALS,
+    parse_binary,
+    parse_number,
+    split_pattern,
+)
 from pyspark_delta.kernel.scan.sql_tokens import Token, TokenError, TokenKind, tokenize
 
 MAX_DEPTH = 100
 MAX_CHARACTERS = 1_000_000
 
 _OPERATORS = {**{op: op for op in FLIPPED}, "==": "=", "<>": "!="}
-_TYPED_LITERALS = {
-    "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP,
-    "TIMESTAMP_LTZ": TIMESTAMP,
-    "TIMESTAMP_NTZ": TIMESTAMP_NTZ,
-}
-_TYPES: dict[str, DataType] = {
-    **{"TINYINT": BYTE, "BYTE": BYTE, "SMALLINT": SHORT, "SHORT": SHORT},
-    **{"INT": INTEGER, "INTEGER": INTEGER, "BIGINT": LONG, "LONG": LONG},
-    **{"FLOAT": FLOAT, "REAL": FLOAT, "DOUBLE": DOUBLE, "STRING": STRING, "BOOLEAN": BOOLEAN},
-    **{"BINARY": BINARY, "VOID": VOID, **_TYPED_LITERALS},
-}
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE"})
@@ -353,7 +330,7 @@ class _Parser:
             return True
         if token.kind is not TokenKind.NAME or token.word in _NEVER_COLUMNS:
             return False
-        return token.word not in _TYPED_LITERALS or self._next.kind is not TokenKind.STRING
+        return token.word not in TYPED_LITERALS or self._next.kind is not TokenKind.STRING
 
     def _column(self) -> Column:
         path = []
@@ -381,7 +358,7 @@ class _Parser:
             return self._checked(token, lambda: literal(parse_binary(token.value)))
         if token.word in _CONSTANTS:
             return literal(_CONSTANTS[token.word])
-        if token.word in _TYPED_LITERALS and self._token.kind is TokenKind.STRING:
+        if token.word in TYPED_LITERALS and self._token.kind is TokenKind.STRING:
             return self._typed(token)
         if token.word == "CAST":
             return self._cast(token)
@@ -396,7 +373,7 @@ class _Parser:
         return self._checked(token, lambda: parse_number(sign + token.text))
 
     def _typed(self, token: Token) -> Literal:
-        kind, text = _TYPED_LITERALS[token.word], self._token.value
+        kind, text = TYPED_LITERALS[token.word], self._token.value
         self._at += 1
         return self._checked(token, lambda: Literal(cast_text(text, kind, self._zone), kind))
 
@@ -411,8 +388,8 @@ class _Parser:
     def _type(self) -> DataType:
         token = self._token
         self._at += 1
-        if token.word in _TYPES:
-            return _TYPES[token.word]
+        if token.word in SQL_TYPES:
+            return SQL_TYPES[token.word]
         if token.word not in _DECIMALS:
             self._at -= 1
             raise self._unexpected(", for a type is expected")

@@ -1,8 +1,8 @@
-"""Numbers, binary values and LIKE patterns, as SQL writes them.
+r"""Types, numbers, binary values and LIKE patterns, as SQL writes them.
 
 >>> parse_number("-2.50").data_type.simple_string, parse_number("7L").data_type.simple_string
 ('decimal(3,2)', 'bigint')
->>> split_pattern("a\\\\_b%c")
+>>> split_pattern("a\\_b%c")
 ('a_b', '%c')
 """
 
@@ -10,11 +10,53 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 
-from pyspark_delta.kernel.protocol.types import BYTE, DOUBLE, FLOAT, LONG, SHORT, DataType
+from pyspark_delta.kernel.protocol.types import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    DataType,
+)
 from pyspark_delta.kernel.scan.literals import INTEGRAL, cast_text
 from pyspark_delta.kernel.scan.predicates import Literal, literal
 
 MAX_DIGITS = 38
+
+# Types whose name may stand before a text to make a literal.
+TYPED_LITERALS: dict[str, DataType] = {
+    "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP,
+    "TIMESTAMP_LTZ": TIMESTAMP,
+    "TIMESTAMP_NTZ": TIMESTAMP_NTZ,
+}
+# The names that a CAST may use; decimals have digits and are parsed.
+SQL_TYPES: dict[str, DataType] = {
+    "BIGINT": LONG,
+    "BINARY": BINARY,
+    "BOOLEAN": BOOLEAN,
+    "BYTE": BYTE,
+    "DOUBLE": DOUBLE,
+    "FLOAT": FLOAT,
+    "INT": INTEGER,
+    "INTEGER": INTEGER,
+    "LONG": LONG,
+    "REAL": FLOAT,
+    "SHORT": SHORT,
+    "SMALLINT": SHORT,
+    "STRING": STRING,
+    "TINYINT": BYTE,
+    "VOID": VOID,
+    **TYPED_LITERALS,
+}
 
 _SUFFIXES: dict[str, DataType] = {"L": LONG, "S": SHORT, "Y": BYTE, "F": FLOAT, "D": DOUBLE}
 
@@ -44,7 +86,7 @@ def parse_binary(digits: str) -> bytes:
 
 def split_pattern(pattern: str) -> tuple[str, str]:
     """The text before the first wildcard of a LIKE pattern, and the pattern from there on."""
-    prefix = []
+    prefix: list[str] = []
     at = 0
     while at < len(pattern) and pattern[at] not in "%_":
         if pattern[at] == "\\":

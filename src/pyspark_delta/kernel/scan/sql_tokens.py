@@ -77,9 +77,15 @@ _ESCAPE = {
     for quote in "'\""
 }
 _ESCAPED = {
-    **{"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"},
+    "0": "\0",
+    "b": "\b",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "Z": "\x1a",
     # LIKE needs to see that these were escaped.
-    **{"%": "\\%", "_": "\\_"},
+    "%": "\\%",
+    "_": "\\_",
 }
 
 
@@ -93,15 +99,18 @@ def tokenize(text: str) -> list[Token]:
         if at == len(text):
             tokens.append(Token(TokenKind.END, "", at))
             return tokens
-        for kind, pattern in _TOKENS:
-            if found := pattern.match(text, at):
-                break
-        else:
-            raise TokenError("a quotation is not closed", at)
-        if found[0] == "/" and text.startswith("/*", at):
+        if text.startswith("/*", at):
             raise TokenError("a comment is not closed, or holds another", at)
-        tokens.append(Token(kind, found[0], at, _value(kind, found[0], at)))
-        at = found.end()
+        token = _token(text, at)
+        tokens.append(token)
+        at += len(token.text)
+
+
+def _token(text: str, at: int) -> Token:
+    for kind, pattern in _TOKENS:
+        if found := pattern.match(text, at):
+            return Token(kind, found[0], at, _value(kind, found[0], at))
+    raise TokenError("a quotation is not closed", at)
 
 
 def _value(kind: TokenKind, text: str, at: int) -> str:

@@ -123,7 +123,9 @@ def check_vectors(adds: Iterable[AddFile], definition: Definition, traits: Trait
     for add in with_vectors:
         if add.num_records is None:
             raise InvalidActionsError("DELTA_DELETION_VECTOR_MISSING_NUM_RECORDS")
-        if not traits.readds_files and json.loads(add.stats or "{}").get("tightBounds") is not False:
+        # An absent `tightBounds` means true, so it must be there and say no.
+        tight = json.loads(add.stats or "{}").get("tightBounds")
+        if tight is not False and not traits.readds_files:
             raise InvalidActionsError("DELTA_ADDING_DELETION_VECTORS_WITH_TIGHT_BOUNDS_DISALLOWED")
 
 
@@ -157,14 +159,15 @@ def without_repeated_transactions(actions: Iterable[Action]) -> tuple[Action, ..
     kept: list[Action] = []
     for action in actions:
         if isinstance(action, SetTransaction):
-            known = versions.setdefault(action.app_id, action.version)
-            if known != action.version:
+            known = versions.get(action.app_id)
+            if known == action.version:
+                continue
+            if known is not None:
                 raise _invalid(
                     f"the application {action.app_id!r} has the versions {known} "
                     f"and {action.version}"
                 )
-            if any(isinstance(k, SetTransaction) and k.app_id == action.app_id for k in kept):
-                continue
+            versions[action.app_id] = action.version
         kept.append(action)
     return tuple(kept)
 

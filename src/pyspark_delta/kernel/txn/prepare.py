@@ -19,7 +19,6 @@ from pyspark_delta.kernel.protocol.actions import (
     FileAction,
     Metadata,
     Protocol,
-    RemoveFile,
 )
 from pyspark_delta.kernel.protocol.domains import row_id_high_water_mark, row_tracking_domain
 from pyspark_delta.kernel.protocol.feature_upgrade import merged

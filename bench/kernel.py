@@ -1,0 +1,195 @@
+"""The log alone, beside deltalake: opening, refreshing, committing, checkpoints, skipping."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from bench.measure import Row, absolute, against
+from bench.tables import write_log
+from pyspark_delta import DeltaLog
+from pyspark_delta.kernel.protocol.actions import AddFile
+from pyspark_delta.kernel.protocol.operations import write
+from pyspark_delta.kernel.scan.plan import plan_scan
+
+
+def open_and_list(path: Path) -> list[str]:
+    DeltaLog.clear_cache()
+    files = DeltaLog.for_table(str(path)).snapshot.files_with(["path", "size"])
+    paths: list[str] = files.column("path").to_pylist()
+    return paths
+
+
+def peer_open_and_list(path: Path) -> list[str]:
+    return DeltaTable(str(path)).file_uris()
+
+
+def run(root: Path, scale: float) -> Iterator[Row]:
+    """Every kernel workload; `scale` shrinks the tables for a quick look."""
+    json_files, stats_files = int(300_000 * scale), int(200_000 * scale)
+    from_json = write_log(root / "json", json_files)
+    from_checkpoint = write_log(root / "checkpoint", stats_files, stats=True)
+    DeltaTable(str(from_checkpoint)).create_checkpoint()
+
+    yield against(
+        f"open and list {json_files:,} files from JSON",
+        "deltalake",
+        0.5,
+        lambda: open_and_list(from_json),
+        lambda: peer_open_and_list(from_json),
+    )
+    yield against(
+        f"open and list {stats_files:,} files from a checkpoint with statistics",
+        "deltalake",
+        0.8,
+        lambda: open_and_list(from_checkpoint),
+        lambda: peer_open_and_list(from_checkpoint),
+    )
+    yield from checksum_rows(root, scale)
+    yield from commit_rows(root, scale)
+    yield checkpoint_row(root, stats_files)
+    yield skipping_row(from_checkpoint)
+    yield memory_row(root, int(1_000_000 * scale))
+
+
+def checksum_rows(root: Path, scale: float) -> Iterator[Row]:
+    table = write_log(root / "checksum", int(300_000 * scale))
+    log = DeltaLog.for_table(str(table))
+    append(log, 0)
+    log.wait_for_hooks()
+    times = []
+    for _ in range(5):
+        DeltaLog.clear_cache()
+        start = time.perf_counter()
+        snapshot = DeltaLog.for_table(str(table)).snapshot
+        assert snapshot.protocol
+        assert snapshot.schema
+        times.append(time.perf_counter() - start)
+    yield absolute(
+        "protocol and metadata of that table with a .crc",
+        1000 * statistics.median(times),
+        "ms",
+        50,
+    )
+    reader = DeltaLog.for_table(str(table))
+    assert reader.snapshot.num_files
+    writer = DeltaLog.for_table(str(table), fsync=False)
+    refresh = []
+    for i in range(1, int(1000 * scale) + 1):
+        append(writer, i)
+        start = time.perf_counter()
+        assert reader.update().num_files
+        refresh.append(1000 * (time.perf_counter() - start))
+    writer.wait_for_hooks()
+    tenth = max(len(refresh) // 10, 1)
+    yield absolute(
+        "refresh after +1 commit, and count the files",
+        statistics.median(refresh),
+        "ms",
+        10,
+        f"first tenth {statistics.median(refresh[:tenth]):.2f}, "
+        f"last tenth {statistics.median(refresh[-tenth:]):.2f}, max {max(refresh):.1f}",
+    )
+
+
+def append(log: DeltaLog, i: int) -> None:
+    add = AddFile(
+        path=f"part-{i:05d}-new.parquet",
+        size=1000,
+        modification_time=1_700_000_000_000,
+        data_change=True,
+        stats='{"numRecords":10}',
+    )
+    log.start_transaction().commit([add], write("Append"))
+
+
+def commit_rows(root: Path, scale: float) -> Iterator[Row]:
+    table = write_log(root / "commits", 10, commits=1)
+    log = DeltaLog.for_table(str(table), fsync=False)
+    times = []
+    for i in range(int(1000 * scale)):
+        start = time.perf_counter()
+        append(log, i)
+        times.append(1000 * (time.perf_counter() - start))
+    log.wait_for_hooks()
+    tenth = max(len(times) // 10, 1)
+    yield absolute(
+        f"commit of a small append, p50 over {len(times):,}",
+        statistics.median(times),
+        "ms",
+        5,
+        f"p99 {sorted(times)[int(0.99 * len(times))]:.2f}, max {max(times):.1f}, "
+        f"first tenth {statistics.median(times[:tenth]):.2f}, "
+        f"last tenth {statistics.median(times[-tenth:]):.2f}",
+    )
+
+
+def checkpoint_row(root: Path, files: int) -> Row:
+    mine = write_log(root / "write-mine", files, stats=True)
+    theirs = shutil.copytree(mine, root / "write-theirs")
+
+    def ours() -> None:
+        DeltaLog.clear_cache()
+        DeltaLog.for_table(str(mine)).checkpoint()
+        drop_checkpoints(mine)
+
+    def peers() -> None:
+        DeltaTable(str(theirs)).create_checkpoint()
+        drop_checkpoints(theirs)
+
+    return against(f"open and write a checkpoint of {files:,} files", "deltalake", 0.8, ours, peers)
+
+
+def drop_checkpoints(table: Path) -> None:
+    for path in (table / "_delta_log").iterdir():
+        if ".checkpoint" in path.name or path.name == "_last_checkpoint":
+            path.unlink()
+
+
+def skipping_row(table: Path) -> Row:
+    snapshot = DeltaLog.for_table(str(table)).snapshot
+    whole = plan_scan(snapshot, filter="id >= 0").files.num_rows
+    times = []
+    for i in range(5):
+        low = (whole // 2 + i) * 1000
+        start = time.perf_counter()
+        plan = plan_scan(snapshot, filter=f"id >= {low} AND id < {low + 2000}")
+        times.append(1000 * (time.perf_counter() - start))
+        assert plan.files.num_rows == 2
+    return absolute(
+        f"skip {whole:,} files by statistics, one range", statistics.median(times), "ms", 100
+    )
+
+
+_RSS = """
+import resource, sys
+from pyspark_delta import DeltaLog
+base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+files = DeltaLog.for_table(sys.argv[1]).snapshot.files_with(
+    ["path", "partitionValues", "size", "modificationTime", "deletionVector"])
+print(files.num_rows, base, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def memory_row(root: Path, files: int) -> Row:
+    table = write_log(root / "memory", files, stats=True)
+    log = DeltaLog.for_table(str(table))
+    log.checkpoint()
+    printed = subprocess.run(
+        [sys.executable, "-c", _RSS, str(table)], capture_output=True, text=True, check=True
+    ).stdout.split()
+    rows, base, peak = (int(word) for word in printed)
+    return absolute(
+        "peak RSS per 1M live files (checkpoint with statistics)",
+        peak * 1024 / 1e9 * 1_000_000 / rows,
+        "GB",
+        0.7,
+        f"{rows:,} files, {base * 1024 / 1e9:.2f} GB of it is the interpreter with its imports",
+    )
