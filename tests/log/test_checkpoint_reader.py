@@ -1,4 +1,4 @@
-"""Every kind of checkpoint gives the state that the commits give, and a broken one is done without."""
+"""Every kind of checkpoint gives the state that commits give; a broken one is done without."""
 
 from __future__ import annotations
 

@@ -115,14 +115,14 @@ def test_ids_that_do_not_fit_32_bits_are_never_given() -> None:
 def test_elements_of_collections_get_ids_on_the_nearest_field_for_iceberg() -> None:
     mapped, top = _mapped(nested_ids=True)
     assert mapped["m"].metadata[NESTED_IDS_KEY] == {
-        "col-u6.key": 9,
-        "col-u6.value": 10,
-        "col-u6.value.element": 11,
+        "col-u6.key": 8,
+        "col-u6.value": 9,
+        "col-u6.value.element": 10,
     }
     assert mapped["l"].metadata[NESTED_IDS_KEY] == {"col-u4.element": 5}
     assert NESTED_IDS_KEY not in mapped["s"].metadata
     ids = field_ids(mapped)
-    assert ids[("col-u6", "value", "element")] == 11
+    assert ids[("col-u6", "value", "element")] == 10
     assert sorted(ids.values()) == list(range(1, top + 1))
     assert max_column_id(mapped) == top
 

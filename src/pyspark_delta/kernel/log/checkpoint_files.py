@@ -177,7 +177,11 @@ def _add_column(part: pa.Table, wanted: pa.Field, partitions: StructType) -> pa.
         return parse_stats(_array(part, "stats"), wanted.type)
     if wanted.name == PARTITION_VALUES_PARSED:
         return parse_partition_values(_array(part, "partitionValues"), partitions, wanted.type)
-    return _array(part, wanted.name)
+    column = _array(part, wanted.name)
+    if wanted.name == "partitionValues" and column.null_count:
+        # The protocol requires the map, if only an empty one; some writers leave it out.
+        return pa.MapArray.from_arrays(column.offsets, column.keys, column.items)
+    return column
 
 
 def _array(part: pa.Table, name: str) -> pa.Array:

@@ -30,7 +30,7 @@ from pyspark_delta.kernel.log.checkpoint_schema import (
     spark_schema,
     top_level_schema,
 )
-from pyspark_delta.kernel.log.frames import file_keys
+from pyspark_delta.kernel.log.frames import ADD_SCHEMA, file_keys
 from pyspark_delta.kernel.log.last_checkpoint import (
     LONGEST_CHECKPOINT_SCHEMA,
     LastCheckpoint,
@@ -148,7 +148,9 @@ class _Whole:
 
 
 def _whole(content: CheckpointContent, now_ms: int) -> _Whole:
-    adds = content.adds if isinstance(content.adds, pa.Table) else pa.concat_tables(content.adds)
+    adds = content.adds
+    if not isinstance(adds, pa.Table):
+        adds = pa.concat_tables([ADD_SCHEMA.empty_table(), *adds])
     state: tuple[Action, ...] = (
         content.protocol,
         content.metadata,
@@ -203,8 +205,12 @@ def _check_complete(content: _Whole, expected_num_files: int | None) -> None:
 def _write_classic(store: LogStore, content: _Whole) -> LastCheckpoint:
     schema = checkpoint_schema(content.metadata, content.protocol)
     path = classic_checkpoint_path(content.version)
-    _publish(store, path, lambda: parquet_bytes(schema, _all_groups(schema, content)))
+    _write_file(store, path, schema, content)
     return _described(content, [path], store, schema)
+
+
+def _write_file(store: LogStore, path: str, schema: pa.Schema, content: _Whole) -> None:
+    _publish(store, path, lambda: parquet_bytes(schema, _all_groups(schema, content)))
 
 
 def _all_groups(schema: pa.Schema, content: _Whole) -> Iterator[pa.Table]:
@@ -233,7 +239,7 @@ def _write_multipart(store: LogStore, content: _Whole, parts: int) -> LastCheckp
         part = replace(content, adds=rows)
         if n:
             part = replace(part, state=(), removes=content.removes.slice(0, 0))
-        _publish(store, path, lambda part=part: parquet_bytes(schema, _all_groups(schema, part)))  # type: ignore[misc]
+        _write_file(store, path, schema, part)
     return replace(_described(content, paths, store, schema), parts=parts)
 
 

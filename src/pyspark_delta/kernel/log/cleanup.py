@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 
 from pyspark_delta.errors.base import DeltaError
+from pyspark_delta.errors.storage import FileAlreadyExistsError
 from pyspark_delta.kernel.log.checkpoint_files import is_readable_parquet
 from pyspark_delta.kernel.log.checkpoint_reader import Checkpoint, open_checkpoint
 from pyspark_delta.kernel.log.checkpoint_writer import write_compat_checkpoint
@@ -223,7 +225,8 @@ def _write_compat(store: LogStore, listing: LogListing, kept: CheckpointFiles) -
     if file.name.format == "json":
         write_compat_checkpoint(store, version, actions_from_json(file.info.path, data))
     else:
-        store.create(classic_checkpoint_path(version), data)
+        with suppress(FileAlreadyExistsError):
+            store.create(classic_checkpoint_path(version), data)
 
 
 def _delete(store: LogStore, paths: Sequence[str]) -> None:

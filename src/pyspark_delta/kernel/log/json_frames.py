@@ -391,9 +391,10 @@ def _file_table(table: pa.Table, kind: str, schema: pa.Schema, shape: _Shape) ->
             continue
         child = pa.chunked_array(
             [chunk.field(f.name) for chunk in rows.chunks], column.type.field(f.name).type
-        ).combine_chunks()
+        )
         if f.name in keys:
-            child = _map_from_struct(child, keys[f.name], keep_nulls=f.name == "partitionValues")
+            keep_nulls = f.name == "partitionValues"
+            child = _map_from_struct(child.combine_chunks(), keys[f.name], keep_nulls=keep_nulls)
         arrays.append(child)
     return pa.table(arrays, schema=schema)
 
@@ -411,21 +412,23 @@ def _map_from_struct(
             for row in array.to_pylist()
         ]
         return pa.array(items, STRING_MAP)
-    if width:
-        offsets = pa.array(range(0, rows * width + 1, width), pa.int32())
-    else:
-        offsets = pa.repeat(pa.scalar(0, pa.int32()), rows + 1)
-    names = pa.repeat(pa.scalar(list(keys), pa.list_(pa.string())), rows).flatten()
-    columns = [pc.struct_field(array, key) for key in keys]
-    if width == 1:
-        values = columns[0]
-    elif width:
-        order = [row + rows * column for row in range(rows) for column in range(width)]
-        values = pa.concat_arrays(columns).take(pa.array(order, pa.int64()))
-    else:
-        values = pa.array([], pa.string())
+    offsets = pa.array(range(0, rows * width + 1, width) if width else [0] * (rows + 1), pa.int32())
+    names, values = _interleaved(array, keys)
     mask = pc.is_null(array) if array.null_count else None
     return pa.MapArray.from_arrays(offsets, names, values, mask=mask)
+
+
+def _interleaved(array: pa.StructArray, keys: tuple[str, ...]) -> tuple[pa.Array, pa.Array]:
+    """The struct's field names and values, row after row."""
+    rows, width = len(array), len(keys)
+    if not width:
+        return pa.array([], pa.string()), pa.array([], pa.string())
+    names = pa.concat_arrays([pa.repeat(pa.scalar(key), rows) for key in keys])
+    values = pa.concat_arrays([pc.struct_field(array, key) for key in keys])
+    if width == 1:
+        return names, values
+    order = pa.array([row + rows * i for row in range(rows) for i in range(width)], pa.int64())
+    return names.take(order), values.take(order)
 
 
 def _has_empty_path(adds: pa.Table) -> bool:

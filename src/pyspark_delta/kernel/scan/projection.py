@@ -105,7 +105,8 @@ def _match_fields(
     starts = [first_leaf]
     for f in present:
         starts.append(starts[-1] + _leaf_count(f.type))
-    places = [_find(f, present, mode, path) for f in wanted]
+    index = _Index(present, mode)
+    places = [index.place_of(f, path) for f in wanted]
     matched = [
         None
         if place is None
@@ -122,24 +123,32 @@ def _match_fields(
     )
 
 
-def _find(
-    f: StructField, present: Sequence[pa.Field], mode: ColumnMappingMode, path: tuple[str, ...]
-) -> int | None:
-    """The place of a field among those of the file; None when it is not there."""
-    if f.data_type == VOID:
-        return None
-    if mode is ColumnMappingMode.ID:
-        wanted_id = column_id(f)
-        found = [i for i, here in enumerate(present) if _field_id(here) == wanted_id]
-    else:
-        name = physical_name(f, mode)
-        found = [i for i, here in enumerate(present) if here.name == name]
-        if not found:
-            lower = name.lower()
-            found = [i for i, here in enumerate(present) if here.name.lower() == lower]
-    if len(found) > 1:
-        raise ProjectionError(f"it has more than one column {column_name((*path, f.name))}")
-    return found[0] if found else None
+class _Index:
+    """The fields that a file has at one level, by id or by name."""
+
+    def __init__(self, present: Sequence[pa.Field], mode: ColumnMappingMode) -> None:
+        self._mode = mode
+        self._places: dict[object, list[int]] = {}
+        self._lower_places: dict[str, list[int]] = {}
+        for place, f in enumerate(present):
+            if mode is ColumnMappingMode.ID:
+                self._places.setdefault(_field_id(f), []).append(place)
+            else:
+                self._places.setdefault(f.name, []).append(place)
+                self._lower_places.setdefault(f.name.lower(), []).append(place)
+
+    def place_of(self, f: StructField, path: tuple[str, ...]) -> int | None:
+        """The place of a table's field; None when the file does not have it."""
+        if f.data_type == VOID:
+            return None
+        if self._mode is ColumnMappingMode.ID:
+            found = self._places.get(column_id(f), [])
+        else:
+            name = physical_name(f, self._mode)
+            found = self._places.get(name) or self._lower_places.get(name.lower(), [])
+        if len(found) > 1:
+            raise ProjectionError(f"it has more than one column {column_name((*path, f.name))}")
+        return found[0] if found else None
 
 
 def _match(
@@ -152,6 +161,9 @@ def _match(
     if isinstance(present, pa.BaseExtensionType):
         inner = _match(wanted, present.storage_type, first_leaf, mode, path)
         return _Matched(inner.leaves, lambda array: inner.convert(_storage(array)))
+    if mode is ColumnMappingMode.NONE and present.equals(arrow_type(wanted), check_metadata=True):
+        leaves = range(first_leaf, first_leaf + _leaf_count(present))
+        return _Matched(frozenset(leaves), _unchanged)
     match wanted:
         case StructType() if pa.types.is_struct(present):
             return _match_struct(wanted, present, first_leaf, mode, path)
@@ -281,6 +293,10 @@ def _used(array: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array]:
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[-1].as_py()
     return pc.subtract(offsets, first), values.slice(first, last - first)
+
+
+def _unchanged(array: pa.Array) -> pa.Array:
+    return array
 
 
 def _nulls(array: pa.Array) -> pa.Array | None:

@@ -35,7 +35,6 @@ from pyspark_delta.errors.conflicts import (
 from pyspark_delta.errors.table import ProtocolError
 from pyspark_delta.kernel.log.frames import file_key
 from pyspark_delta.kernel.protocol.actions import (
-    AddFile,
     DomainMetadata,
     Metadata,
     Protocol,
@@ -45,7 +44,7 @@ from pyspark_delta.kernel.protocol.column_mapping import physical_name
 from pyspark_delta.kernel.protocol.domains import ROW_TRACKING
 from pyspark_delta.kernel.protocol.feature_upgrade import dropped_features
 from pyspark_delta.kernel.protocol.features import check_writable
-from pyspark_delta.kernel.protocol.identity_columns import SCHEMA_UPDATE_TAG
+from pyspark_delta.kernel.protocol.identity_columns import is_identity_only_change
 from pyspark_delta.kernel.protocol.properties import ENABLE_ROW_TRACKING
 from pyspark_delta.kernel.protocol.row_tracking import FEATURE as ROW_TRACKING_FEATURE
 from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
@@ -114,7 +113,8 @@ def _metadata(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
     if theirs is None:
         return mine
     change = Change(old=mine.metadata, new=theirs, protocol=mine.protocol)
-    if mine.has(Metadata) or not (_moves_identity_marks(winner) or can_ride_over(change)):
+    moves_marks = is_identity_only_change(mine.metadata, theirs)
+    if mine.has(Metadata) or not (moves_marks or can_ride_over(change)):
         raise _conflict(
             MetadataChangedException, "DELTA_METADATA_CHANGED", winner, tableName=mine.table
         )
@@ -123,10 +123,6 @@ def _metadata(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
         tags = {**(mine.commit_info.tags or {}), PRESERVED_TAG: "false"}
         mine = replace(mine, commit_info=replace(mine.commit_info, tags=tags))
     return replace(mine, metadata=theirs)
-
-
-def _moves_identity_marks(winner: WinningCommit) -> bool:
-    return winner.tag(SCHEMA_UPDATE_TAG) == "true"
 
 
 def _domains(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:

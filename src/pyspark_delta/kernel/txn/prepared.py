@@ -191,11 +191,6 @@ class WinningCommit:
         """Whether it says that it read nothing; a commit that does not say may have read."""
         return self.commit_info is not None and self.commit_info.is_blind_append is True
 
-    def tag(self, name: str) -> str | None:
-        """A tag of its provenance."""
-        tags = None if self.commit_info is None else self.commit_info.tags
-        return None if tags is None else tags.get(name)
-
     def _last(self, kind: type[_A]) -> _A | None:
         found = (action for action in reversed(self.frame.others) if isinstance(action, kind))
         return next(found, None)

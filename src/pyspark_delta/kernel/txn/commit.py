@@ -1,0 +1,124 @@
+"""The loop: try the next version, be beaten, make sure that no winner is in the way, try again.
+
+Nothing is listed before the first attempt: whoever holds version N offers N+1.  After a lost race
+every winner is read and checked, oldest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from pyspark_delta.errors.conflicts import ConcurrentWriteException
+from pyspark_delta.errors.storage import FileMissingError, StorageError
+from pyspark_delta.errors.table import TooManyAttemptsError
+from pyspark_delta.kernel.log.segment import list_log
+from pyspark_delta.kernel.protocol.paths import commit_path
+from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.kernel.txn.committer import Beaten, Committed, Committer, read_whole
+from pyspark_delta.kernel.txn.conflicts import DOC_LINK, resolve
+from pyspark_delta.kernel.txn.prepared import PreparedCommit, WinningCommit, encode_actions
+
+DEFAULT_ATTEMPTS = 10_000_000
+"""delta-spark's `maxCommitAttempts`."""
+
+_READ_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A commit that stands, as it was written in the end; `data` is None for another's copy."""
+
+    committed: Committed
+    prepared: PreparedCommit
+    data: bytes | None
+
+
+def commit(
+    prepared: PreparedCommit,
+    committer: Committer,
+    store: LogStore,
+    *,
+    attempts: int = DEFAULT_ATTEMPTS,
+    now_ms: Callable[[], int],
+) -> Written:
+    """Commit `prepared` after every writer that got in first, unless one of them conflicts."""
+    start = prepared.version
+    for _ in range(attempts):
+        data = encode_actions(prepared.all_actions)
+        match committer.commit(prepared.version, data, prepared.txn_id):
+            case Committed() as done:
+                done = replace(done, actions=prepared.all_actions)
+                return Written(committed=done, prepared=prepared, data=data)
+            case Beaten() as beaten:
+                for winner in _winners(store, beaten):
+                    if _is_own(winner, prepared):
+                        done = Committed(version=winner.version, actions=prepared.all_actions)
+                        return Written(committed=done, prepared=prepared, data=None)
+                    prepared = resolve(prepared, winner)
+    raise TooManyAttemptsError(
+        "DELTA_MAX_COMMIT_RETRIES_EXCEEDED",
+        numAttempts=attempts,
+        startVersion=start,
+        failVersion=prepared.version,
+        numActions=len(prepared.actions) + 1,
+        timeSpent=now_ms() - prepared.now_ms,
+    )
+
+
+def check_not_cleaned_up(store: LogStore, read_version: int) -> None:
+    """Refuse a transaction so old that the versions after its own may be gone again.
+
+    The clean-up of an active log deletes commits that a checkpoint covers.  Their names would be
+    free, and a commit under one of them would be lost.
+    """
+    listing = list_log(store, max(read_version, 0))
+    present = {file.version for file in listing.commits}
+    latest = listing.latest_version
+    if latest is None:
+        latest = -1
+    if latest < read_version or not present.issuperset(range(read_version + 1, latest + 1)):
+        raise ConcurrentWriteException(
+            "DELTA_CONCURRENT_WRITE",
+            conflictingCommit=f"version {latest}; the log no longer holds all commits before it",
+            docLink=DOC_LINK,
+        )
+
+
+def _winners(store: LogStore, first: Beaten) -> Iterator[WinningCommit]:
+    """The commits from `first` on, as far as there are any."""
+    yield WinningCommit.from_bytes(first.version, first.data, first.info, store.root_uri)
+    version = first.version + 1
+    if not store.probes_cheaply:
+        listed = [file.version for file in list_log(store, version).commits]
+        # A listing with a hole ends there: what is missing shows when its version is tried.
+        last = version + sum(v == version + i for i, v in enumerate(listed))
+    else:
+        last = None
+    while last is None or version < last:
+        found = _read_commit(store, version)
+        if found is None:
+            return
+        yield found
+        version += 1
+
+
+def _read_commit(store: LogStore, version: int) -> WinningCommit | None:
+    path = commit_path(version)
+    for _ in range(_READ_TRIES):
+        try:
+            info = store.stat(path)
+            data = read_whole(store, info)
+        except FileMissingError:
+            return None
+        if data is not None:
+            return WinningCommit.from_bytes(version, data, info, store.root_uri)
+    raise StorageError(
+        operation="read", path=store.address(path), reason="only a part of the file came back"
+    )
+
+
+def _is_own(winner: WinningCommit, prepared: PreparedCommit) -> bool:
+    # A commit whose outcome was unknown may be offered again by its caller.
+    info = winner.commit_info
+    return info is not None and info.txn_id == prepared.txn_id
