@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_delta.errors.storage import FileMissingError
@@ -128,8 +129,7 @@ def read_file_actions(
             raise MalformedRecordError(f"its {kind} column has no path")
         asked = {name for name in names if name in present} or {"path"}
         table = file.read(columns=[f"{kind}.{name}" for name in sorted(asked)])
-        column = table.column(kind)
-        rows = column.drop_null() if column.null_count else column
+        rows = _without_nulls(table.column(kind))
         arrays = [_field(rows, name, present, wanted.field(name).type) for name in names]
         read = pa.table(arrays, schema=wanted)
         if "path" in names and read.column("path").null_count:
@@ -144,8 +144,18 @@ def read_parsed(store: LogStore, path: str, name: str) -> pa.ChunkedArray | None
         index = top.get_field_index("add")
         if index < 0 or name not in {f.name for f in top.field(index).type}:
             return None
-        column = file.read(columns=["add.path", f"add.{name}"]).column("add").drop_null()
+        column = _without_nulls(file.read(columns=["add.path", f"add.{name}"]).column("add"))
         return pa.chunked_array([chunk.field(name) for chunk in column.chunks])
+
+
+def _without_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The rows that are there.  Writers put them side by side, and a slice copies nothing."""
+    if not column.null_count:
+        return column
+    rows = len(column) - column.null_count
+    first = pc.index(column.is_valid(), True).as_py() if rows else 0
+    together = column.slice(first, rows)
+    return column.drop_null() if together.null_count else together
 
 
 def _field(
@@ -233,7 +243,11 @@ def _opened(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
     source = store.arrow_file(path)
     try:
         size = source.size()
-        with pq.ParquetFile(source) as file:
+        # Reading ahead holds whole columns in memory beside the decoded ones: worth it only where
+        # every read is a round trip.
+        ahead = not store.probes_cheaply
+        buffer_size = 0 if ahead else 1 << 20
+        with pq.ParquetFile(source, pre_buffer=ahead, buffer_size=buffer_size) as file:
             if file.metadata.num_rows > _MOST_ROWS_PER_BYTE * size:
                 raise MalformedRecordError(
                     f"{file.metadata.num_rows} rows cannot be in {size} bytes"

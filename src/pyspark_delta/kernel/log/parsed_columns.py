@@ -97,10 +97,11 @@ def _read_type(wanted: pa.DataType) -> pa.DataType:
 def _cast(array: Any, wanted: pa.DataType) -> Any:
     if isinstance(array, pa.ChunkedArray):  # what combining the chunks of nothing gives
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    if array.type.equals(wanted):
-        return array
     if not pa.types.is_struct(wanted):
-        return array.cast(wanted)
+        if pa.types.is_decimal(wanted):
+            # The reader counts digits before it fills up the scale; Parquet would cut the rest.
+            array.validate(full=True)
+        return array if array.type.equals(wanted) else array.cast(wanted)
     children = [_cast(array.field(i), f.type) for i, f in enumerate(wanted)]
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)

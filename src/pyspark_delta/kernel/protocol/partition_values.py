@@ -136,12 +136,12 @@ def partition_directory(columns: Sequence[str], values: Mapping[str, str | None]
 
 
 def parse_partition_directory(path: str) -> tuple[tuple[str, str | None], ...]:
-    """Names and values that the directories of a decoded relative path spell, outermost first.
+    """Names and values that the directories above a file spell, outermost first.
 
-    Directories without `=` say nothing and are passed over.
+    `path` is the file's, decoded.  Directories without `=` say nothing and are passed over.
     """
     found = []
-    for part in path.split("/"):
+    for part in path.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if equals and name:
             is_null = value in ("", HIVE_DEFAULT_PARTITION)

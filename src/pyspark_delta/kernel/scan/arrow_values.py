@@ -21,13 +21,7 @@ import pyarrow.compute as pc
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
     BOOLEAN,
-    BYTE,
     DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -35,35 +29,10 @@ from pyspark_delta.kernel.protocol.types import (
     DataType,
     DecimalType,
 )
+from pyspark_delta.kernel.scan.arrow_types import arrow_type
 from pyspark_delta.kernel.scan.literals import FRACTIONAL, INTEGRAL, LiteralValue
 
 _MAX_DIGITS = 38
-
-# The types that readers give columns, by our own.
-_ARROW_TYPES: dict[DataType, pa.DataType] = {
-    STRING: pa.string(),
-    LONG: pa.int64(),
-    INTEGER: pa.int32(),
-    SHORT: pa.int16(),
-    BYTE: pa.int8(),
-    FLOAT: pa.float32(),
-    DOUBLE: pa.float64(),
-    BOOLEAN: pa.bool_(),
-    BINARY: pa.binary(),
-    DATE: pa.date32(),
-    TIMESTAMP: pa.timestamp("us", "UTC"),
-    TIMESTAMP_NTZ: pa.timestamp("us"),
-    VOID: pa.null(),
-}
-
-
-def atomic_arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type of a column of an atomic type; TypeError for one that has none."""
-    if isinstance(data_type, DecimalType):
-        return pa.decimal128(data_type.precision, data_type.scale)
-    if data_type not in _ARROW_TYPES:
-        raise TypeError(f"{data_type} is not an atomic type")
-    return _ARROW_TYPES[data_type]
 
 
 def comparable_type(data_type: DataType) -> pa.DataType:
@@ -75,7 +44,7 @@ def comparable_type(data_type: DataType) -> pa.DataType:
     if data_type in INTEGRAL or data_type in (BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ):
         return pa.int64()
     if data_type in (STRING, BINARY, VOID):
-        return _ARROW_TYPES[data_type]
+        return arrow_type(data_type)
     raise TypeError(f"{data_type} is not a type that can be compared")
 
 

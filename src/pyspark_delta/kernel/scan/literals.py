@@ -15,10 +15,17 @@ from __future__ import annotations
 import math
 import re
 import struct
-from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Context, Decimal, InvalidOperation
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from pyspark_delta.kernel.protocol.datetimes import (
+    MICROS_PER_DAY,
+    format_date,
+    format_timestamp,
+    parse_date,
+    parse_timestamp,
+)
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
     BOOLEAN,
@@ -39,7 +46,6 @@ from pyspark_delta.kernel.protocol.types import (
 
 LiteralValue = bool | int | float | str | bytes | Decimal | None
 
-DAY_US = 86_400_000_000
 MIN_LONG, MAX_LONG = -(2**63), 2**63 - 1
 
 # Whole number types and their bits.
@@ -47,7 +53,7 @@ INTEGRAL = {BYTE: 8, SHORT: 16, INTEGER: 32, LONG: 64}
 FRACTIONAL = (FLOAT, DOUBLE)
 
 _CONTEXT = Context(prec=100)
-_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
@@ -62,7 +68,7 @@ _SPECIAL_FLOATS = {
     "-infinity": -math.inf,
 }
 _DATE = re.compile(r"([+-]?[0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?")
-_TIME = re.compile(r"([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?)?")
+_TIME = re.compile(r"[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?)?")
 _OFFSET = re.compile(r"([+-])([0-9]{1,2})(?::?([0-9]{1,2})(?::?([0-9]{2}))?)?")
 
 
@@ -137,23 +143,23 @@ def float_value(number: float, data_type: DataType) -> float:
 
 def start_of_day(days: int, zone: tzinfo | None) -> int:
     """The first instant of a day in `zone`, in microseconds; None stands for no time zone."""
-    return _utc_microseconds(days * DAY_US, zone)
+    return _in_range(parse_timestamp(format_date(days), zone))
 
 
 def to_instant(local: int, zone: tzinfo) -> int:
     """The instant at which clocks in `zone` show a TIMESTAMP_NTZ; the first of two."""
-    return _utc_microseconds(local, zone)
+    return _in_range(parse_timestamp(_timestamp_text(local), zone))
 
 
 def local_day(instant: int, zone: tzinfo) -> int:
     """The day, since 1970, that a calendar in `zone` shows at an instant."""
     if zone is UTC:
-        return instant // DAY_US
+        return instant // MICROS_PER_DAY
     try:
-        moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=instant)
-        return moment.astimezone(zone).toordinal() - _EPOCH_ORDINAL
+        moment = (_EPOCH + timedelta(microseconds=instant)).astimezone(zone)
     except OverflowError:
         raise ValueError("the year is out of range for a time zone") from None
+    return moment.toordinal() - _EPOCH.toordinal()
 
 
 def format_literal(value: LiteralValue, data_type: DataType) -> str:
@@ -177,7 +183,7 @@ def format_literal(value: LiteralValue, data_type: DataType) -> str:
         return f"DATE '{format_date(value)}'"
     if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
         zone = "Z" if data_type == TIMESTAMP else ""
-        return f"{data_type.simple_string.upper()} '{format_timestamp(value)}{zone}'"
+        return f"{data_type.simple_string.upper()} '{_timestamp_text(value)}{zone}'"
     if data_type == INTEGER or data_type not in INTEGRAL:
         return str(value)
     return f"{value}{_SUFFIXES[data_type]}"
@@ -186,21 +192,6 @@ def format_literal(value: LiteralValue, data_type: DataType) -> str:
 def quoted(text: str) -> str:
     """`text` as a SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def format_date(days: int) -> str:
-    """A date as `yyyy-MM-dd`; years beyond four digits have a sign."""
-    year, month, day = _civil(days)
-    sign = "-" if year < 0 else "+" if year > 9999 else ""
-    return f"{sign}{abs(year):04}-{month:02}-{day:02}"
-
-
-def format_timestamp(microseconds: int) -> str:
-    """A timestamp as `yyyy-MM-dd HH:mm:ss.SSSSSS`, without a zone."""
-    days, rest = divmod(microseconds, DAY_US)
-    seconds, fraction = divmod(rest, 1_000_000)
-    hours, minutes, seconds = seconds // 3600, seconds // 60 % 60, seconds % 60
-    return f"{format_date(days)} {hours:02}:{minutes:02}:{seconds:02}.{fraction:06}"
 
 
 _SUFFIXES = {BYTE: "Y", SHORT: "S", LONG: "L"}
@@ -230,70 +221,41 @@ def _days(text: str) -> int:
     # What follows a date is of no interest to Spark, once a space or a T comes first.
     if not found or (text[found.end() :] and text[found.end()] not in " T"):
         raise ValueError(f"{text!r} is not a date")
-    return _days_from_civil(int(found[1]), int(found[2] or 1), int(found[3] or 1), text)
+    days = parse_date(_whole_date(found))
+    if days is None:
+        raise ValueError(f"{text!r} is not a date")
+    return days
 
 
 def _microseconds(text: str, zone: tzinfo | None) -> int:
-    found = _DATE.match(text)
-    if not found:
+    day = _DATE.match(text)
+    clock = "00:00:00"
+    if day and text[day.end() :]:
+        time = _TIME.match(text, day.end()) if day[3] else None
+        if not time:
+            raise ValueError(f"{text!r} is not a timestamp")
+        hours, minutes, seconds, fraction = time.groups()
+        clock = f"{hours}:{minutes}:{seconds or 0}.{fraction or 0}"
+        if written := text[time.end() :].strip():
+            written_zone = zone_named(written)
+            # A TIMESTAMP_NTZ has no use for the zone that it was given.
+            zone = None if zone is None else written_zone
+    found = parse_timestamp(f"{_whole_date(day)} {clock}", zone) if day else None
+    if found is None:
         raise ValueError(f"{text!r} is not a timestamp")
-    days = _days_from_civil(int(found[1]), int(found[2] or 1), int(found[3] or 1), text)
-    rest = text[found.end() :]
-    if not rest:
-        return _utc_microseconds(days * DAY_US, zone)
-    if found[3] is None or rest[0] not in " T":
-        raise ValueError(f"{text!r} is not a timestamp")
-    time = _TIME.match(rest, 1)
-    if not time:
-        raise ValueError(f"{text!r} is not a timestamp")
-    hours, minutes, seconds = (int(part or 0) for part in time.groups()[:3])
-    if hours > 23 or minutes > 59 or seconds > 59:
-        raise ValueError(f"{text!r} is not a timestamp")
-    fraction = int(((time[4] or "") + "000000")[:6])
-    local = days * DAY_US + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
-    written = rest[time.end() :].strip()
-    if written:
-        written_zone = zone_named(written)
-        if zone is None:  # A TIMESTAMP_NTZ has no use for the zone that it was given.
-            return local
-        zone = written_zone
-    return _utc_microseconds(local, zone)
+    return found
 
 
-def _utc_microseconds(local: int, zone: tzinfo | None) -> int:
-    if zone is None or zone is UTC:
-        return _checked(local)
-    if isinstance(zone, timezone):
-        return _checked(local - zone.utcoffset(None) // timedelta(microseconds=1))
-    try:
-        moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=local)
-        offset = moment.replace(tzinfo=zone).utcoffset()
-    except OverflowError:
-        raise ValueError("the year is out of range for a time zone") from None
-    return _checked(local - (offset or timedelta()) // timedelta(microseconds=1))
+def _whole_date(found: re.Match[str]) -> str:
+    """A date to which Spark's defaults were added: a year, or a month of one, is its first day."""
+    return f"{found[1]}-{found[2] or 1}-{found[3] or 1}"
 
 
-def _checked(microseconds: int) -> int:
-    if not MIN_LONG <= microseconds <= MAX_LONG:
+def _timestamp_text(microseconds: int) -> str:
+    return format_timestamp(microseconds, separator=" ", fraction_digits=6)
+
+
+def _in_range(microseconds: int | None) -> int:
+    if microseconds is None:
         raise ValueError("the year is out of range")
     return microseconds
-
-
-def _days_from_civil(year: int, month: int, day: int, text: str) -> int:
-    """Days since 1970 in the calendar of today, carried on without limit in both directions."""
-    cycles, year_in_cycle = divmod(year - 2000, 400)
-    try:
-        ordinal = date(2000 + year_in_cycle, month, day).toordinal()
-    except ValueError:
-        raise ValueError(f"{text!r} is not a date") from None
-    return ordinal - _EPOCH_ORDINAL + cycles * _DAYS_IN_CYCLE
-
-
-def _civil(days: int) -> tuple[int, int, int]:
-    cycles, day_in_cycle = divmod(days + _EPOCH_ORDINAL - _CYCLE_START, _DAYS_IN_CYCLE)
-    found = date.fromordinal(_CYCLE_START + day_in_cycle)
-    return found.year + 400 * cycles, found.month, found.day
-
-
-_CYCLE_START = date(2000, 1, 1).toordinal()
-_DAYS_IN_CYCLE = date(2400, 1, 1).toordinal() - _CYCLE_START

@@ -4,6 +4,7 @@ Columns are found by name (physical under column mapping) or, in `id` mode, by P
 at every level of nesting.  What the file lacks is null; what the table does not name is not read.
 PROTOCOL.md, "Column Mapping", "Reader Requirements for Column Mapping".
 
+>>> from pyspark_delta.kernel.protocol.types import LONG, STRING
 >>> wanted = StructType((StructField("b", LONG), StructField("c", STRING)))
 >>> found = project(wanted, pa.schema([("a", pa.int32()), ("B", pa.int32())]))
 >>> found.leaves

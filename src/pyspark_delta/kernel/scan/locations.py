@@ -1,0 +1,127 @@
+"""Where the files that a log names are, and whether they may be opened.
+
+A file inside of the table's root may.  One outside of it (a shallow clone has such) may only when
+it lies below the root of a store that the caller allows.  Nothing is opened here.
+PROTOCOL.md, "Add File and Remove File".
+
+>>> from pyspark_delta.kernel.storage.memory import MemoryStore
+>>> found = Locations(MemoryStore("clone")).resolve(pa.array(["p=1/a%20b.parquet"]))
+>>> found.column("location").to_pylist(), found.column("isAbsolute").to_pylist()
+(['p=1/a b.parquet'], [False])
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.errors.table import UnsafePathError
+from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.kernel.storage.uris import redacted_uri, resolve_action_path
+
+LOCATION = "location"
+IS_ABSOLUTE = "isAbsolute"
+
+# Anything that a path may need a closer look for: escapes, schemes, absolute paths, segments that
+# are empty or climb, and what could be one of these to another system.
+_SUSPICIOUS = r"[%:\\\x00]|(^|/)\.{0,2}(/|$)"
+_SUSPICIOUS_BYTES = (b"%", b":", b"\\", b"\0", b"//", b"./", b"/.")
+_SUSPICIOUS_PATHS = pa.array(["", ".", ".."])
+_HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+
+
+class Locations:
+    """The places a scan may read: the table's own store, and others that the caller names."""
+
+    def __init__(self, table: LogStore, allowed: Sequence[LogStore] = ()) -> None:
+        self.table = table
+        self._allowed = tuple(allowed)
+
+    def resolve(self, paths: pa.Array | pa.ChunkedArray) -> pa.Table:
+        """`location` and `isAbsolute` of each path of the log; UnsafePathError for a bad one.
+
+        A location is a decoded path below the table's root or, when absolute, a URI.
+        """
+        column = _combined(paths)
+        absolute = pa.repeat(pa.scalar(False), len(column))
+        if _may_be_suspicious(column):
+            suspicious = pc.match_substring_regex(column, _SUSPICIOUS)
+            found = [self._resolved(path) for path in column.filter(suspicious).to_pylist()]
+            names, flags = [name for name, _ in found], [flag for _, flag in found]
+            column = pc.replace_with_mask(column, suspicious, pa.array(names, pa.string()))
+            absolute = pc.replace_with_mask(absolute, suspicious, pa.array(flags, pa.bool_()))
+        return pa.table({LOCATION: column, IS_ABSOLUTE: absolute})
+
+    def open(self, path: str) -> tuple[LogStore, str]:
+        """The store that serves a path or URI of the log, and the path in that store."""
+        return self.located(*self._resolved(path))
+
+    def located(self, location: str, is_absolute: bool) -> tuple[LogStore, str]:
+        """As `open`, for a location that `resolve` gave."""
+        if not is_absolute:
+            return self.table, location
+        served = self._served(location)
+        if served is None:
+            raise self._outside(location)
+        return served
+
+    def _resolved(self, path: str) -> tuple[str, bool]:
+        try:
+            found = resolve_action_path(path, self.table.root_uri)
+        except UnsafePathError:
+            # A store of another kind may serve it, when the path itself names that kind.
+            served = self._served(path) if _HAS_SCHEME.match(path) else None
+            if served is None:
+                raise
+            store, relative = served
+            return store.address(relative), True
+        if found.is_absolute and self._served(found.path) is None:
+            raise self._outside(found.path)
+        return found.path, found.is_absolute
+
+    def _served(self, uri: str) -> tuple[LogStore, str] | None:
+        for store in self._allowed:
+            try:
+                found = resolve_action_path(uri, store.root_uri)
+            except UnsafePathError:
+                continue
+            if not found.is_absolute:
+                return store, found.path
+        return None
+
+    def _outside(self, uri: str) -> UnsafePathError:
+        return UnsafePathError(
+            "DELTA_UNSAFE_PATH",
+            path=redacted_uri(uri),
+            table=self.table.root_uri,
+            reason="it is outside of the table",
+        )
+
+
+def _may_be_suspicious(paths: pa.Array) -> bool:
+    # One look at the bytes of all paths is much faster than one at each.
+    text = paths.buffers()[2]
+    content = b"" if text is None else text.to_pybytes()
+    if any(mark in content for mark in _SUSPICIOUS_BYTES):
+        return True
+    return any(
+        pc.any(found).as_py()
+        for found in (
+            pc.starts_with(paths, "/"),
+            pc.ends_with(paths, "/"),
+            pc.is_in(paths, value_set=_SUSPICIOUS_PATHS),
+        )
+    )
+
+
+def _combined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    combined = column.combine_chunks()
+    # Beyond 2 GB of text Arrow keeps chunks, which no list of files has to be.
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
