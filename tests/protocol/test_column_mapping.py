@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from pyspark_delta.errors.table import PropertyError, SchemaError
 from pyspark_delta.kernel.protocol.column_mapping import (
@@ -170,6 +170,7 @@ def test_a_path_that_leads_nowhere_is_refused(path: tuple[str, ...]) -> None:
         assert caught.value.condition == "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 
 
+@settings(max_examples=25)
 @given(schemas())
 def test_mapping_any_schema_can_be_undone(schema: StructType) -> None:
     mapped, top = _mapped(schema, nested_ids=True)

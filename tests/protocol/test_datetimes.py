@@ -17,6 +17,7 @@ from pyspark_delta.kernel.protocol.datetimes import (
     parse_date,
     parse_timestamp,
 )
+from tests.support.zones import zone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_MICROS = 2**63 - 1
@@ -138,7 +139,9 @@ def test_local_time_is_read_in_the_zone_of_its_writer(text: str, instant: str) -
 
 def test_zones_reach_beyond_the_years_of_python() -> None:
     ahead = timezone(timedelta(hours=2))
-    assert parse_timestamp("-0005-01-01 02:00:00", ahead) == parse_timestamp("-0005-01-01T00:00:00Z")
+    assert parse_timestamp("-0005-01-01 02:00:00", ahead) == parse_timestamp(
+        "-0005-01-01T00:00:00Z"
+    )
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ from pyspark_delta.kernel.protocol.types import (
     DecimalType,
     StructType,
 )
-from tests.support.clock import zone
 from tests.support.schemas import decimals
+from tests.support.zones import zone
 
 D = DecimalType
 ALL_TYPES = [

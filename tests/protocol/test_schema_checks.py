@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from pyspark_delta.errors.table import SchemaError
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
@@ -137,6 +137,7 @@ def test_void_beside_other_columns_is_left_out_of_files() -> None:
     assert without_void(schema) == struct(a=LONG, s=struct(y=LONG))
 
 
+@settings(max_examples=25)
 @given(schemas())
 def test_what_may_be_written_has_no_void_left_in_its_files(schema: StructType) -> None:
     try:

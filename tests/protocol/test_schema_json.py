@@ -49,11 +49,13 @@ def test_sparks_text_is_written_back_byte_for_byte() -> None:
     assert format_schema(parse_schema(SPARK_TEXT)) == SPARK_TEXT
 
 
+@settings(max_examples=25)
 @given(schemas())
 def test_every_schema_reads_back(schema: StructType) -> None:
     assert parse_schema(format_schema(schema)) == schema
 
 
+@settings(max_examples=25)
 @given(schemas())
 def test_types_read_back_as_json_values(schema: StructType) -> None:
     for f in schema:

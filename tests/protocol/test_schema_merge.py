@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from pyspark_delta.errors.table import SchemaError
 from pyspark_delta.kernel.protocol.schema_merge import (
@@ -167,6 +167,7 @@ def test_data_with_names_that_differ_in_case_only_is_refused() -> None:
     check_no_duplicates(struct(a=LONG, s=struct(a=LONG)))
 
 
+@settings(max_examples=25)
 @given(schemas())
 def test_merging_a_schema_with_itself_changes_nothing(schema: StructType) -> None:
     assert merge_schemas(schema, schema) == schema
@@ -174,6 +175,7 @@ def test_merging_a_schema_with_itself_changes_nothing(schema: StructType) -> Non
     assert is_read_compatible(schema, schema)
 
 
+@settings(max_examples=25)
 @given(schemas(), schemas())
 def test_a_merge_keeps_every_field_of_the_table_in_its_place(
     table: StructType, data: StructType
@@ -275,6 +277,7 @@ def test_a_prepared_reader_can_be_served_or_not(
     assert is_read_compatible(existing, read, **options) is expected  # type: ignore[arg-type]
 
 
+@settings(max_examples=25)
 @given(schemas())
 def test_a_nullable_schema_has_no_not_null_left(schema: StructType) -> None:
     nullable = as_nullable(schema)

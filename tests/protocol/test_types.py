@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from pyspark_delta.kernel.protocol.types import (
     INTEGER,
@@ -111,6 +111,7 @@ def test_a_dot_in_a_name_is_told_apart_from_a_step() -> None:
     assert column_name(("a.b", "c")) == "`a.b`.c"
 
 
+@settings(max_examples=25)
 @given(schemas())
 def test_every_field_is_reached_by_map_and_by_walk(schema: StructType) -> None:
     renamed = map_fields(schema, lambda f: f.with_name(f.name + "!"))
@@ -118,6 +119,7 @@ def test_every_field_is_reached_by_map_and_by_walk(schema: StructType) -> None:
     assert [f.name for _, f in walk_fields(renamed)] == [name + "!" for name in walked]
 
 
+@settings(max_examples=25)
 @given(schemas())
 def test_schemas_are_values_that_can_be_hashed_and_pickled(schema: StructType) -> None:
     schema.get("x")  # fills the index, which must not count

@@ -62,12 +62,12 @@ class GuardedReader:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
-    def read(self, root: Path, *, seconds: float = SECONDS_LIMIT) -> Outcome:
-        """What became of reading the table at `root`."""
+    def read(self, root: Path, *, seconds: float = SECONDS_LIMIT, asks: bool = True) -> Outcome:
+        """What became of reading the table at `root`, and of all that can be asked of it."""
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(os.fspath(root)) + "\n")
+        process.stdin.write(json.dumps([os.fspath(root), asks]) + "\n")
         process.stdin.flush()
         answers, _, _ = select.select([process.stdout], [], [], seconds)
         if not answers:
@@ -137,7 +137,7 @@ class _Watch(logging.Handler):
             self.connected.append(f"{event}{arguments[1:]!r}")
 
 
-def _outcome(watch: _Watch, root: str) -> Outcome:
+def _outcome(watch: _Watch, root: str, asks: bool) -> Outcome:
     watch.begin(root)
     before = _memory("VmRSS")
     _forget_peak()
@@ -150,7 +150,7 @@ def _outcome(watch: _Watch, root: str) -> Outcome:
         found.update(error=type(error).__name__, condition=condition, message=str(error))
     seconds = time.monotonic() - started
     peak = max(_memory("VmHWM") - before, 0)
-    found["untyped"] = list(_untyped(root))
+    found["untyped"] = list(_untyped(root)) if asks else []
     watch.root = None
     return Outcome(
         **found,
@@ -207,7 +207,7 @@ def main() -> None:
     limit = _memory("VmSize") + MEMORY_LIMIT
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for line in sys.stdin:
-        outcome = _outcome(watch, json.loads(line))
+        outcome = _outcome(watch, *json.loads(line))
         print(json.dumps(asdict(outcome), default=str), flush=True)
 
 

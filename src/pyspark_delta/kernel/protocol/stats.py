@@ -144,8 +144,8 @@ def format_bound(
 ) -> str | int | None:
     """The JSON value for a bound; None when there is none that is true and every reader reads.
 
-    Infinities and NaN have no number in JSON.  NaN is above all numbers in Spark, below or beside
-    them elsewhere, so a column that holds one has no bounds.
+    Infinities and NaN have no number in JSON and are left out.  NaN is above all numbers in Spark:
+    a caller that may have missed one must give no maximum.
     """
     if value is None:
         return None

@@ -99,12 +99,12 @@ def _protocol(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
         return replace(mine, protocol=theirs)
     old = mine.read_protocol
     dropped = frozenset() if old is None else dropped_features(old, mine.protocol)
-    if dropped - {ROW_TRACKING_FEATURE}:
-        # Whether a feature is out of use was found out at another version.
-        if mine.is_removal_valid is None or not mine.is_removal_valid(winner.version):
-            raise ProtocolError(
-                "DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL", concurrentCommit=_shown(winner)
-            )
+    # Whether a feature is out of use was found out at another version.
+    is_valid = mine.is_removal_valid
+    if dropped - {ROW_TRACKING_FEATURE} and not (is_valid and is_valid(winner.version)):
+        raise ProtocolError(
+            "DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL", concurrentCommit=_shown(winner)
+        )
     return rebase_checkpoint_protection(mine, winner)
 
 
@@ -151,7 +151,7 @@ def _added_files(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
         and not mine.has(Metadata)
     ):
         return mine
-    found = first_match(mine, winner.adds)
+    found = first_match(mine.reads, mine.read_metadata, winner.adds)
     if found is not None:
         raise _file_conflict(
             ConcurrentAppendException, "DELTA_CONCURRENT_APPEND", mine, winner, found

@@ -145,9 +145,7 @@ def check_metadata(old: Definition | None, new: Definition) -> None:
     check_retention(configuration)
     check_properties(metadata)
     check_materialized_columns(metadata)
-    check_iceberg_compat(
-        new.protocol, metadata, previous=None if old is None else old.metadata
-    )
+    check_iceberg_compat(new.protocol, metadata, previous=None if old is None else old.metadata)
 
 
 def check_mapping_beside_feed(old: Metadata | None, new: Metadata, operation: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from pyspark_delta.errors.table import AppendOnlyError, InvalidActionsError, SchemaError
 from pyspark_delta.kernel.log.frames import file_key
@@ -36,6 +37,7 @@ from pyspark_delta.kernel.storage.uris import resolve_action_path
 from pyspark_delta.kernel.txn.definition import Definition, mapping_mode
 from pyspark_delta.kernel.txn.traits import Traits
 
+_F = TypeVar("_F", AddFile, RemoveFile, AddCDCFile)
 _WRITABLE = (AddFile, RemoveFile, AddCDCFile, Metadata, Protocol, SetTransaction, DomainMetadata)
 # Relative, nothing escaped: such a path is its own canonical form.
 _PLAIN_PATH = re.compile(r"\w[\w=-]*(?:[./ ][\w=-]+)*")
@@ -82,12 +84,12 @@ def check_no_duplicates(actions: Iterable[Action], root_uri: str) -> None:
     changes: dict[str, AddCDCFile] = {}
     for action in actions:
         if isinstance(action, AddFile):
-            _check_once("add", action.path, _safe_key(action.path, root_uri), action, added)
+            _check_once(action, _safe_key(action.path, root_uri), added)
         elif isinstance(action, RemoveFile):
             # A file that should not be there must be removable whatever its name.
-            _check_once("remove", action.path, _key(action.path, root_uri), action, removed)
+            _check_once(action, _key(action.path, root_uri), removed)
         elif isinstance(action, AddCDCFile):
-            _check_once("cdc", action.path, _safe_key(action.path, root_uri), action, changes)
+            _check_once(action, _safe_key(action.path, root_uri), changes)
     for key in added.keys() & removed.keys():
         if _vector_id(added[key]) == _vector_id(removed[key]):
             raise InvalidActionsError(
@@ -172,15 +174,13 @@ def without_repeated_transactions(actions: Iterable[Action]) -> tuple[Action, ..
     return tuple(kept)
 
 
-def _check_once(kind: str, path: str, key: str, action: Action, seen: dict[str, Action]) -> None:
+def _check_once(action: _F, key: str, seen: dict[str, _F]) -> None:
     if key in seen:
-        other = seen[key]
-        assert isinstance(other, AddFile | RemoveFile | AddCDCFile)
         raise InvalidActionsError(
             "DELTA_DUPLICATE_ACTIONS_FOUND",
-            actionType=kind,
-            path=path,
-            conflictingPath=other.path,
+            actionType=action.KEY,
+            path=action.path,
+            conflictingPath=seen[key].path,
         )
     seen[key] = action
 

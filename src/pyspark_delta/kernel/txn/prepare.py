@@ -27,7 +27,8 @@ from pyspark_delta.kernel.protocol.identity_columns import (
     SCHEMA_UPDATE_TAG,
     is_identity_only_change,
 )
-from pyspark_delta.kernel.protocol.operations import OPERATIONS, Operation
+from pyspark_delta.kernel.protocol.operation_kinds import OPERATIONS
+from pyspark_delta.kernel.protocol.operations import Operation
 from pyspark_delta.kernel.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS, property_value
 from pyspark_delta.kernel.protocol.row_tracking import NO_MARK, assign_row_ids, assigns_row_ids
 from pyspark_delta.kernel.protocol.timestamps import (

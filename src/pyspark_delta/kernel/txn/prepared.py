@@ -125,9 +125,7 @@ class WinningCommit:
     root_uri: str
 
     @classmethod
-    def from_bytes(
-        cls, version: int, data: bytes, info: FileInfo, root_uri: str
-    ) -> WinningCommit:
+    def from_bytes(cls, version: int, data: bytes, info: FileInfo, root_uri: str) -> WinningCommit:
         """The commit in a file's bytes; CorruptLogError when they are none."""
         commit_info = commit_info_of(info.path, data)
         return cls(

@@ -131,9 +131,7 @@ def rebase_row_ids(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommi
     )
     following = iter(numbered.files)
     mine = mine.with_adds(
-        tuple(
-            add if _is_among(add, settled, mine.table) else next(following) for add in adds
-        )
+        tuple(add if _is_among(add, settled, mine.table) else next(following) for add in adds)
     )
     others = tuple(action for action in mine.actions if not _is_row_tracking(action))
     if numbered.high_water_mark != winner_mark:
@@ -146,9 +144,7 @@ def rebase_type_widening(mine: PreparedCommit, winner: WinningCommit) -> Prepare
     if not mine.has(Metadata) or not is_supported(mine.protocol, "typeWidening-preview"):
         return mine
     schema = mine.metadata.schema
-    moved = rebase_type_changes(
-        schema, from_version=winner.version, to_version=winner.version + 1
-    )
+    moved = rebase_type_changes(schema, from_version=winner.version, to_version=winner.version + 1)
     if moved == schema:
         return mine
     return mine.with_metadata(replace(mine.metadata, schema_string=format_schema(moved)))

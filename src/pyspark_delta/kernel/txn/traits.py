@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark_delta.kernel.protocol.operations import OPERATIONS, Operation
+from pyspark_delta.kernel.protocol.operation_kinds import OPERATIONS
+from pyspark_delta.kernel.protocol.operations import Operation
 
 BACKFILL = "ROW TRACKING BACKFILL"
 UNBACKFILL = "ROW TRACKING UNBACKFILL"

@@ -1,0 +1,126 @@
+"""`DeltaLog`: the public way into a table without Spark: its versions, and transactions on it.
+
+>>> from pyspark_delta.kernel.protocol.actions import Metadata
+>>> log = DeltaLog.for_table("memory://doctest/a table")
+>>> txn = log.start_transaction()
+>>> txn.update_metadata(Metadata(id="1"))
+>>> txn.commit([], "CREATE TABLE").version, log.snapshot.version
+(0, 0)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import TypeVar
+
+from pyspark_delta.errors.table import TableNotFoundError
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.log.table_log import TableLog, system_now_ms
+from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.kernel.storage.resolve import canonical_uri, store_for
+from pyspark_delta.kernel.txn.committer import Committer, FileSystemCommitter
+from pyspark_delta.kernel.txn.hooks import HookRunner, checkpoint, shared_runner
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction, random_uuid
+
+CACHE_SIZE = 256
+"""How many tables a process remembers, the one used longest ago going first."""
+
+_Result = TypeVar("_Result")
+
+
+class DeltaLog(TableLog):
+    """The log of one table, read and written.  Safe to share between threads."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        *,
+        now_ms: Callable[[], int] = system_now_ms,
+        hooks: HookRunner | None = None,
+        committer: Committer | None = None,
+        new_uuid: Callable[[], str] = random_uuid,
+        engine: str | None = None,
+    ) -> None:
+        super().__init__(store, now_ms=now_ms)
+        self._hooks = hooks or shared_runner()
+        self._committer = committer or FileSystemCommitter(store)
+        self._new_uuid = new_uuid
+        self._engine = engine
+
+    @classmethod
+    def for_table(
+        cls,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        now_ms: Callable[[], int] = system_now_ms,
+        fsync: bool = True,
+    ) -> DeltaLog:
+        """The log of the table at `path`, which need not exist yet.
+
+        One table opened twice with the same options is one object, as long as it is among the
+        last `CACHE_SIZE` that were asked for.  `fsync=False` trades durability for speed on
+        local files.
+        """
+        key = (cls, canonical_uri(os.fspath(path)), _digest(storage_options), now_ms, fsync)
+        with _LOCK:
+            log = _CACHE.get(key)
+            if log is None:
+                store = store_for(os.fspath(path), storage_options, fsync=fsync)
+                log = _CACHE[key] = cls(store, now_ms=now_ms)
+            _CACHE.move_to_end(key)
+            while len(_CACHE) > CACHE_SIZE:
+                _CACHE.popitem(last=False)
+        return log
+
+    @staticmethod
+    def clear_cache() -> None:
+        """Forget every table; logs that somebody holds go on working."""
+        with _LOCK:
+            _CACHE.clear()
+
+    def start_transaction(self) -> OptimisticTransaction:
+        """A transaction on the newest version, or on nothing where there is no table yet."""
+        snapshot: Snapshot | None
+        try:
+            snapshot = self.update()
+        except TableNotFoundError:
+            snapshot = None
+        return OptimisticTransaction(
+            self,
+            snapshot,
+            committer=self._committer,
+            hooks=self._hooks,
+            new_uuid=self._new_uuid,
+            engine=self._engine,
+        )
+
+    def with_new_transaction(self, function: Callable[[OptimisticTransaction], _Result]) -> _Result:
+        """What `function` gives for a transaction of its own; committing is its part."""
+        return function(self.start_transaction())
+
+    def checkpoint(self, snapshot: Snapshot | None = None) -> None:
+        """Write a checkpoint of a version, the newest unless one is given."""
+        checkpoint(self, self.update() if snapshot is None else snapshot)
+
+    def wait_for_hooks(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for checkpoints and what else follows commits; whether all of it is done."""
+        return self._hooks.flush(timeout_seconds)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.store.root_uri!r})"
+
+
+_Key = tuple[type[DeltaLog], str, str, Callable[[], int], bool]
+_CACHE: OrderedDict[_Key, DeltaLog] = OrderedDict()
+_LOCK = Lock()
+
+
+def _digest(storage_options: Mapping[str, str] | None) -> str:
+    """A key for options that does not show them: they may hold secrets."""
+    items = sorted((storage_options or {}).items())
+    return hashlib.sha256(repr(items).encode()).hexdigest()

@@ -1,0 +1,366 @@
+"""`OptimisticTransaction`: what was read, what will be written, and the commit that ties them.
+
+A transaction reads one version and writes the next.  Reads are recorded as they happen; at the
+commit, whoever got in first is checked against them.  Features are functions over a transaction,
+not methods of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.errors.conflicts import ConcurrentWriteException
+from pyspark_delta.errors.table import InvalidActionsError, OperationNotAllowedError
+from pyspark_delta.kernel.log.commit_info import commit_info_of
+from pyspark_delta.kernel.log.frames import ADD_SCHEMA, canonical_paths
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.log.table_log import TableLog
+from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
+from pyspark_delta.kernel.protocol.operations import Operation, engine_info
+from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.kernel.scan.partitions import partition_mask
+from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, split_partition_part
+from pyspark_delta.kernel.txn.commit import (
+    DEFAULT_ATTEMPTS,
+    Written,
+    check_not_cleaned_up,
+    commit,
+)
+from pyspark_delta.kernel.txn.committer import (
+    Beaten,
+    Committed,
+    Committer,
+    FileSystemCommitter,
+)
+from pyspark_delta.kernel.txn.conflicts import DOC_LINK
+from pyspark_delta.kernel.txn.definition import Definition, defined
+from pyspark_delta.kernel.txn.hooks import CommitEvent, HookRunner
+from pyspark_delta.kernel.txn.isolation import can_skip_empty
+from pyspark_delta.kernel.txn.large_commit import large_commit_chunks
+from pyspark_delta.kernel.txn.prepare import Draft, definition_of, prepare
+from pyspark_delta.kernel.txn.prepared import PreparedCommit
+from pyspark_delta.kernel.txn.reads import READ_SCHEMA, ReadSet
+from pyspark_delta.kernel.txn.traits import as_operation
+
+logger = logging.getLogger(__name__)
+
+# A transaction older than this looks at the log before its first attempt: the clean-up of a busy
+# table may have freed the very name it would take.  No clean-up comes sooner.
+_OLD_MS = 60 * 60 * 1000
+
+
+def random_uuid() -> str:
+    """A fresh id."""
+    return str(uuid4())
+
+
+class OptimisticTransaction:
+    """One read of a table and at most one commit to it.
+
+    `snapshot` is None for a table that does not exist yet: the commit then creates it.  After a
+    CommitStateUnknownError the same commit may be tried again: one that stands is recognised.
+    """
+
+    def __init__(
+        self,
+        log: TableLog,
+        snapshot: Snapshot | None,
+        *,
+        committer: Committer | None = None,
+        hooks: HookRunner | None = None,
+        new_uuid: Callable[[], str] = random_uuid,
+        engine: str | None = None,
+        attempts: int = DEFAULT_ATTEMPTS,
+    ) -> None:
+        self.log = log
+        self.snapshot = snapshot
+        self.txn_id = new_uuid()
+        self._committer = committer or FileSystemCommitter(log.store)
+        self._hooks = hooks
+        self._new_uuid = new_uuid
+        self._engine = engine or engine_info()
+        self._attempts = attempts
+        self._started_ms = log.now_ms()
+        self._old: Definition | None = definition_of(snapshot)
+        self._metadata: Metadata | None = None
+        self._protocol: Protocol | None = None
+        self._reads = ReadSet(root_uri=log.store.root_uri)
+        self._is_removal_valid: Callable[[int], bool] | None = None
+        self.committed_version: int | None = None
+
+    @property
+    def read_version(self) -> int:
+        """The version that this transaction reads; -1 when there is none yet."""
+        return -1 if self.snapshot is None else self.snapshot.version
+
+    @property
+    def metadata(self) -> Metadata:
+        """The table's metadata as the commit will leave it."""
+        if self._metadata is not None:
+            return self._metadata
+        if self._old is None:
+            raise InvalidActionsError("DELTA_METADATA_ABSENT")
+        return self._old.metadata
+
+    @property
+    def protocol(self) -> Protocol:
+        """The table's protocol as the commit will leave it."""
+        if self._protocol is not None:
+            return self._protocol
+        if self._old is None:
+            raise InvalidActionsError("DELTA_METADATA_ABSENT")
+        return self._old.protocol
+
+    @property
+    def schema(self) -> StructType:
+        """The table's schema as the commit will leave it."""
+        return self.metadata.schema
+
+    @property
+    def reads(self) -> ReadSet:
+        """What was read so far."""
+        return self._reads
+
+    # Reading.
+
+    def filter_files(self, predicate: Predicate | None = None) -> pa.Table:
+        """The live files that may hold rows for which `predicate` is true; all without one.
+
+        From here on the commit depends on these files, and on none like them being added.
+        """
+        if self.snapshot is None:
+            files = ADD_SCHEMA.empty_table()
+        else:
+            files = self.snapshot.files
+            if predicate is not None and files.num_rows:
+                files = files.filter(partition_mask(predicate, files, self.snapshot.metadata))
+        self.record_read(predicate, files)
+        return files
+
+    def record_read(self, predicate: Predicate | None, files: pa.Table) -> None:
+        """Note a read that somebody else made of this snapshot: a predicate and what it gave."""
+        columns = () if self._old is None else self._old.metadata.partition_columns
+        part, _ = split_partition_part(TRUE if predicate is None else predicate, columns)
+        self._reads = replace(
+            self._reads,
+            predicates=(*self._reads.predicates, part),
+            files=(*self._reads.files, files.select(READ_SCHEMA.names)),
+        )
+
+    def read_files(self, paths: Iterable[str]) -> pa.Table:
+        """The live files of these paths, as the log spells them, which are read from here on."""
+        if self.snapshot is None:
+            return ADD_SCHEMA.empty_table()
+        root_uri = self.log.store.root_uri
+        files = self.snapshot.files
+        wanted = canonical_paths(pa.array(paths, pa.string()), root_uri)
+        names = canonical_paths(files.column("path").combine_chunks(), root_uri)
+        found = files.filter(pc.is_in(names, value_set=wanted))
+        self._reads = replace(
+            self._reads, files=(*self._reads.files, found.select(READ_SCHEMA.names))
+        )
+        return found
+
+    def read_whole_table(self) -> None:
+        """Depend on every file: no other commit may add or remove one."""
+        self._reads = replace(
+            self._reads, predicates=(*self._reads.predicates, TRUE), whole_table=True
+        )
+
+    def txn_version(self, app_id: str) -> int:
+        """The last version that an application committed, -1 for none; it is read from here on."""
+        self._reads = replace(self._reads, app_ids=self._reads.app_ids | {app_id})
+        found = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
+        return -1 if found is None else found.version
+
+    # Changing what the table is.
+
+    def update_metadata(
+        self,
+        metadata: Metadata,
+        *,
+        replaces_table: bool = False,
+        removes_mapping: bool = False,
+    ) -> None:
+        """Commit other metadata, once in a transaction and before files are written for it.
+
+        The metadata is completed (column ids, hidden columns) and the protocol raised as far as
+        it needs; `metadata` and `protocol` show the result.
+        """
+        self._check_open()
+        if self._metadata is not None:
+            raise InvalidActionsError(
+                "DELTA_INVALID_COMMIT_ACTIONS", reason="Metadata can change once in a commit"
+            )
+        new = defined(
+            self._old,
+            metadata,
+            protocol=self._protocol,
+            table=self.log.store.root_uri,
+            new_uuid=self._new_uuid,
+            replaces_table=replaces_table,
+            removes_mapping=removes_mapping,
+            drops_features=True,  # whether the operation may is known at the commit
+        )
+        self._metadata, self._protocol = new.metadata, new.protocol
+
+    def update_protocol(
+        self, protocol: Protocol, *, is_removal_valid: Callable[[int], bool] | None = None
+    ) -> None:
+        """Commit another protocol; lowering it is for the operation DROP FEATURE alone.
+
+        `is_removal_valid` looks at a later version whether a dropped feature is out of use there.
+        """
+        self._check_open()
+        self._protocol = protocol
+        self._is_removal_valid = is_removal_valid
+
+    # Committing.
+
+    def commit(
+        self,
+        actions: Iterable[Action],
+        operation: Operation | str,
+        tags: Mapping[str, str] | None = None,
+        user_metadata: str | None = None,
+        *,
+        metrics: Mapping[str, object] | None = None,
+    ) -> Committed:
+        """Make `actions` the next version that is free, if no commit before it conflicts."""
+        draft = self._draft(tuple(actions), operation, tags, user_metadata, metrics)
+        return self._commit(prepare(draft))
+
+    def commit_if_needed(
+        self,
+        actions: Iterable[Action],
+        operation: Operation | str,
+        tags: Mapping[str, str] | None = None,
+        user_metadata: str | None = None,
+        *,
+        metrics: Mapping[str, object] | None = None,
+    ) -> Committed | None:
+        """As `commit`; None, and nothing written, when there is nothing that must be recorded."""
+        draft = self._draft(tuple(actions), operation, tags, user_metadata, metrics)
+        prepared = prepare(draft)
+        if not prepared.actions and can_skip_empty(prepared.isolation):
+            return None
+        return self._commit(prepared)
+
+    def commit_large(
+        self,
+        actions: Iterator[Action],
+        operation: Operation | str,
+        tags: Mapping[str, str] | None = None,
+        user_metadata: str | None = None,
+        *,
+        metrics: Mapping[str, object] | None = None,
+    ) -> Committed:
+        """Create a table from more actions than memory holds, as CONVERT does.
+
+        Actions are checked one by one and streamed into version 0; `update_metadata` comes first.
+        There is no conflict check: a table that somebody else creates meanwhile raises
+        ConcurrentWriteException.
+        """
+        if self.read_version != -1:
+            raise OperationNotAllowedError(
+                "DELTA_OPERATION_NOT_ALLOWED",
+                operation="A commit in a stream",
+                tableName=self.log.store.root_uri,
+            )
+        draft = self._draft((), operation, tags, user_metadata, metrics)
+        prepared = prepare(draft)
+        chunks = large_commit_chunks(prepared, actions)
+        match self._committer.commit(0, chunks, self.txn_id):
+            case Committed() as done:
+                return self._finish(Written(committed=done, prepared=prepared, data=None))
+            case Beaten() as beaten:
+                info = commit_info_of(beaten.info.path, beaten.data)
+                raise ConcurrentWriteException(
+                    "DELTA_CONCURRENT_WRITE",
+                    conflictingCommit="unknown" if info is None else info.json,
+                    docLink=DOC_LINK,
+                )
+
+    def _draft(
+        self,
+        actions: tuple[Action, ...],
+        operation: Operation | str,
+        tags: Mapping[str, str] | None,
+        user_metadata: str | None,
+        metrics: Mapping[str, object] | None,
+    ) -> Draft:
+        self._check_open()
+        return Draft(
+            txn_id=self.txn_id,
+            snapshot=self.snapshot,
+            reads=self._reads,
+            metadata=self._metadata,
+            protocol=self._protocol,
+            actions=actions,
+            operation=as_operation(operation),
+            metrics=metrics or {},
+            tags=tags or {},
+            user_metadata=user_metadata,
+            engine_info=self._engine,
+            now_ms=self.log.now_ms(),
+            new_uuid=self._new_uuid,
+            is_removal_valid=self._is_removal_valid,
+        )
+
+    def _commit(self, prepared: PreparedCommit) -> Committed:
+        if prepared.now_ms - self._started_ms >= _OLD_MS:
+            check_not_cleaned_up(self.log.store, self.read_version)
+        written = commit(
+            prepared,
+            self._committer,
+            self.log.store,
+            attempts=self._attempts,
+            now_ms=self.log.now_ms,
+        )
+        return self._finish(written)
+
+    def _finish(self, written: Written) -> Committed:
+        """Note the commit, move the log on and leave the rest to the hooks."""
+        done = written.committed
+        self.committed_version = done.version
+        snapshot = self._advance(done.version, written.data)
+        if done.interrupted is not None:
+            raise done.interrupted
+        if self._hooks is not None:
+            prepared = written.prepared
+            event = CommitEvent(
+                log=self.log,
+                version=done.version,
+                protocol=prepared.protocol,
+                metadata=prepared.metadata,
+                actions=done.actions,
+                snapshot=snapshot,
+            )
+            self._hooks.submit(event)
+        return done
+
+    def _advance(self, version: int, data: bytes | None) -> Snapshot | None:
+        """The table at `version`; None when it is further, or cannot be had: the commit stands."""
+        try:
+            latest = self.log.update() if data is None else self.log.advance(version, data)
+        except Exception as error:
+            logger.warning("version %d is committed, but cannot be read yet: %s", version, error)
+            return None
+        return latest if latest.version == version else None
+
+    def _check_open(self) -> None:
+        if self.committed_version is not None:
+            raise InvalidActionsError(
+                "DELTA_TRANSACTION_ALREADY_COMMITTED", version=self.committed_version
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"OptimisticTransaction({self.log.store.root_uri!r}, read_version={self.read_version})"
+        )

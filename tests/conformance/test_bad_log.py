@@ -1,0 +1,441 @@
+"""Bad commits and a bad log directory: right rows, or an error that names file, line and reason."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pyspark_delta.kernel.protocol.actions import Protocol
+from pyspark_delta.kernel.protocol.paths import commit_path
+from tests.support.bad_tables import (
+    MEGABYTE,
+    ROWS,
+    BadTable,
+    Case,
+    add_a,
+    case_id,
+    check,
+)
+from tests.support.guarded import GuardedReader
+from tests.support.log_builder import add, metadata, remove
+
+MALFORMED = "DELTA_MALFORMED_LOG_ENTRY"
+GAP = "DELTA_VERSIONS_NOT_CONTIGUOUS"
+OTHER = '{"commitInfo":{"timestamp":1,"operation":"WRITE"}}'
+ADD = add_a().json
+# A commit is named in every message about one.
+IN_FILE_1 = (commit_path(1), "line 2")
+
+
+def _deep(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+def _with_extra_fields(table: BadTable) -> None:
+    known = json.loads(ADD)
+    known["add"] |= {"futureField": {"a": [1, None]}, "another": 7}
+    table.create().commit(json.dumps(known))
+
+
+def _add_with(**changes: object) -> str:
+    value = json.loads(ADD)
+    value["add"].update(changes)
+    return json.dumps({"add": {key: item for key, item in value["add"].items() if item != "-"}})
+
+
+def _protocol(text: str) -> str:
+    return '{"protocol":' + text + "}"
+
+
+BAD_LINES = {
+    "truncated": ADD[: len(ADD) // 2].encode(),
+    "cut in commitInfo": OTHER[: len(OTHER) - 12].encode(),
+    "cut in commitInfo behind a brace": b'{"commitInfo":{"operationParameters":{"mode":"a"}',
+    "garbage": b"\x01\x02 not json",
+    "not UTF-8": ADD.replace("a.parquet", "\udcff.parquet").encode("utf-8", "surrogateescape"),
+    "commitInfo that is not UTF-8": b'{"commitInfo":{"operation":"\xff\xfe"}}',
+    "padded with NUL": ADD.encode() + b"\0" * 512,
+    "only NUL": b"\0" * 512,
+    "an array": b"[" + ADD.encode() + b"]",
+    "a string": b'"add"',
+    "a number": b"17",
+    "two objects": ADD.encode() + ADD.encode(),
+    "UTF-16": ADD.encode("utf-16"),
+    "half of a surrogate pair": _add_with(path="a\ud800.parquet").encode(),
+    "nested 100,000 deep": ('{"add":' + _deep(100_000) + "}").encode(),
+    "an add that is a list": b'{"add":[1]}',
+    "an add that is text": b'{"add":"a.parquet"}',
+    "an add without a path": _add_with(path="-").encode(),
+    "an add with an empty path": _add_with(path="").encode(),
+    "a path that is a number": _add_with(path=7).encode(),
+    "a size that is text": _add_with(size="many").encode(),
+    "a size beyond 64 bits": _add_with(size=2**63).encode(),
+    "a size of 5,000 digits": _add_with().replace('"size": ', '"size": ' + "9" * 5000).encode(),
+    "a size of infinity": _add_with(size=float("inf")).encode(),
+    "partition values that are a list": _add_with(partitionValues=["a"]).encode(),
+    "tags that are text": _add_with(tags="a").encode(),
+    "stats that are a number": _add_with(stats=1).encode(),
+    "a vector that is text": _add_with(deletionVector="u").encode(),
+    "a vector without a size": _add_with(
+        deletionVector={"storageType": "u", "pathOrInlineDv": "", "cardinality": 1}
+    ).encode(),
+    "a vector's offset beyond 32 bits": _add_with(
+        deletionVector={
+            "storageType": "u",
+            "pathOrInlineDv": "",
+            "offset": 2**31,
+            "sizeInBytes": 1,
+            "cardinality": 1,
+        }
+    ).encode(),
+    "a remove without a path": b'{"remove":{"dataChange":true}}',
+    "a txn without a version": b'{"txn":{"appId":"a"}}',
+    "a domain that is a list": b'{"domainMetadata":[]}',
+    "a protocol without versions": _protocol("{}").encode(),
+    "a protocol of text": _protocol('{"minReaderVersion":"x","minWriterVersion":2}').encode(),
+    "metadata without an id": b'{"metaData":{"schemaString":"{}"}}',
+    "partition columns that are text": b'{"metaData":{"id":"a","partitionColumns":"p"}}',
+}
+
+
+@pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES)
+def test_a_bad_line_ends_in_an_error_with_file_line_and_byte(
+    line: bytes, tmp_path: Path, guarded: GuardedReader
+) -> None:
+    case = Case(
+        name="",
+        build=lambda table: table.create().commit(OTHER, line, ADD),
+        want=MALFORMED,
+        says=IN_FILE_1,
+    )
+    outcome = check(case, tmp_path, guarded)
+    assert f"byte {len(OTHER) + 1}" in outcome.message or "not JSON" in outcome.message or (
+        "not UTF-8" in outcome.message
+    )
+
+
+@pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES)
+def test_a_bad_line_in_a_large_commit_is_found_as_well(
+    line: bytes, tmp_path: Path, guarded: GuardedReader
+) -> None:
+    def build(table: BadTable) -> None:
+        many = [add(f"f{i}", stats="x" * 500).json.encode() for i in range(1200)]
+        table.create().commit(*many[:600], line, *many[600:])
+
+    check(Case(name="", build=build, want=MALFORMED, says=("line 601",)), tmp_path, guarded)
+
+
+FINE = [
+    Case(
+        name="a byte order mark",
+        build=lambda table: table.create().raw(b"\xef\xbb\xbf" + ADD.encode()),
+        want=ROWS,
+    ),
+    Case(name="an empty commit", build=lambda table: table.good().raw(b""), want=ROWS),
+    Case(
+        name="blank lines",
+        build=lambda table: table.create().raw(b"\n  \n\r\n" + ADD.encode() + b"\r\n\n\t\n"),
+        want=ROWS,
+    ),
+    Case(
+        name="no final newline",
+        build=lambda table: table.create().raw(ADD.encode()),
+        want=ROWS,
+    ),
+    Case(
+        name="an unknown action",
+        build=lambda table: table.good().commit('{"future":{"path":"x"}}', "{}"),
+        want=ROWS,
+    ),
+    Case(name="unknown fields", build=_with_extra_fields, want=ROWS),
+    Case(
+        name="an action that is null",
+        build=lambda table: table.good().commit('{"add":null,"remove":null}'),
+        want=ROWS,
+    ),
+    Case(
+        name="a commitInfo nested 100,000 deep",
+        build=lambda table: table.create().commit(
+            '{"commitInfo":{"operation":"WRITE","tags":' + _deep(100_000) + "}}", ADD
+        ),
+        want=ROWS,
+    ),
+    Case(
+        name="a spaced commitInfo nested 100,000 deep",
+        build=lambda table: table.create().commit(
+            ' { "commitInfo" : {"tags":' + _deep(100_000) + "}}", ADD
+        ),
+        want=ROWS,
+    ),
+    Case(
+        name="an unknown action nested 100,000 deep",
+        build=lambda table: table.create().commit('{"future":' + _deep(100_000) + "}", ADD),
+        want=ROWS,
+    ),
+    Case(
+        name="a commitInfo of another shape",
+        build=lambda table: table.create().commit('{"commitInfo":[1,{"operation":2}]}', ADD),
+        want=ROWS,
+    ),
+    Case(
+        name="a size that is wrong",
+        build=lambda table: table.create().commit(add_a(size=add_a().size * 1000)),
+        want=ROWS,
+    ),
+    Case(
+        name="a size below zero",
+        build=lambda table: table.create().commit(add_a(size=-1)),
+        want=ROWS,
+    ),
+    Case(
+        name="sizes whose sum is beyond 64 bits",
+        build=lambda table: table.create()
+        .commit(add_a(size=2**63 - 1), add("b", size=2**63 - 1))
+        .commit(remove("b")),
+        want=ROWS,
+    ),
+    Case(
+        name="the same add twice in a commit",
+        build=lambda table: table.create().commit(ADD, ADD),
+        want=ROWS,
+    ),
+    Case(
+        name="the same add in two commits",
+        build=lambda table: table.create().commit(ADD).commit(ADD),
+        want=ROWS,
+    ),
+    Case(
+        name="a remove of an unknown file",
+        build=lambda table: table.good().commit(remove("nobody.parquet")),
+        want=ROWS,
+    ),
+    Case(
+        name="add and remove of one file in one commit",
+        build=lambda table: table.create().commit(ADD, remove("a.parquet")),
+        want=[],
+    ),
+    Case(
+        name="remove and add of one file in one commit",
+        build=lambda table: table.create().commit(remove("a.parquet"), ADD),
+        want=[],
+    ),
+    Case(
+        name="an application id of 1 MB",
+        build=lambda table: table.good().commit(
+            json.dumps({"txn": {"appId": "ä" * MEGABYTE, "version": 1}})
+        ),
+        want=ROWS,
+    ),
+    Case(
+        name="100,000 partition values",
+        build=lambda table: table.create().commit(
+            add_a(partition_values={f"p{i}": "x" * 20 for i in range(100_000)})
+        ),
+        want=ROWS,
+    ),
+    Case(
+        name="statistics of 64 MB",
+        build=lambda table: table.create().commit(add_a(stats="x" * 64 * MEGABYTE)),
+        want=ROWS,
+        most_bytes=1024 * MEGABYTE,
+        asks=False,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", FINE, ids=case_id)
+def test_what_is_odd_but_legal_is_read(
+    case: Case, tmp_path: Path, guarded: GuardedReader
+) -> None:
+    check(case, tmp_path, guarded)
+
+
+def _missing_version_0(table: BadTable) -> None:
+    table.good()
+    table.path(commit_path(0)).unlink()
+
+
+def _gap(table: BadTable) -> None:
+    table.create().commit(OTHER).commit(ADD)
+    table.path(commit_path(1)).unlink()
+
+
+BROKEN = [
+    Case(name="versions 0 and 2 without 1", build=_gap, want=GAP, says=("[0, 2]",)),
+    Case(
+        name="version 0 missing, no checkpoint",
+        build=_missing_version_0,
+        want="DELTA_TRUNCATED_TRANSACTION_LOG",
+    ),
+    Case(
+        name="a commit of the last possible version",
+        build=lambda table: table.good().write(commit_path(2**63 - 1), ADD),
+        want=GAP,
+        says=("[0..1, 9223372036854775807]",),
+    ),
+    Case(
+        name="no protocol",
+        build=lambda table: table.commit(metadata(), ADD),
+        want="DELTA_STATE_RECOVER_ERROR",
+        says=("protocol",),
+    ),
+    Case(
+        name="no metadata",
+        build=lambda table: table.commit(Protocol(), ADD),
+        want="DELTA_STATE_RECOVER_ERROR",
+        says=("metadata",),
+    ),
+    Case(
+        name="an empty log directory",
+        build=lambda table: table.path("_delta_log").mkdir(),
+        want="DELTA_TABLE_NOT_FOUND",
+    ),
+    Case(name="no log directory", build=lambda table: None, want="DELTA_TABLE_NOT_FOUND"),
+    Case(
+        name="a log directory that is a file",
+        build=lambda table: table.path("_delta_log").write_bytes(b""),
+        want="DELTA_TABLE_NOT_FOUND",
+    ),
+    Case(
+        name="reader version 99",
+        build=lambda table: table.create(
+            add_a(), protocol=Protocol(min_reader_version=99, min_writer_version=99)
+        ),
+        want="DELTA_INVALID_PROTOCOL_VERSION",
+        says=("99",),
+    ),
+    Case(
+        name="reader version -1",
+        build=lambda table: table.create(add_a(), protocol=Protocol(min_reader_version=-1)),
+        want="DELTA_INVALID_PROTOCOL_VERSION",
+    ),
+    Case(
+        name="reader version 3 without a list of features",
+        build=lambda table: table.create(
+            add_a(), protocol=Protocol(min_reader_version=3, min_writer_version=7)
+        ),
+        want="DELTA_INVALID_PROTOCOL",
+        says=("readerFeatures",),
+    ),
+    Case(
+        name="an unknown reader feature",
+        build=lambda table: table.create(
+            add_a(),
+            protocol=Protocol(
+                min_reader_version=3,
+                min_writer_version=7,
+                reader_features=("deletionVectors", "telepathy"),
+                writer_features=("deletionVectors", "telepathy"),
+            ),
+        ),
+        want="DELTA_UNSUPPORTED_FEATURES_FOR_READ",
+        says=("telepathy",),
+    ),
+    Case(
+        name="an unknown feature in a later commit",
+        build=lambda table: table.good().commit(
+            '{"protocol":{"minReaderVersion":3,"minWriterVersion":7,'
+            '"readerFeatures":["telepathy"],"writerFeatures":["telepathy"]}}'
+        ),
+        want="DELTA_UNSUPPORTED_FEATURES_FOR_READ",
+        says=("telepathy",),
+    ),
+    Case(
+        name="a data file that is not there",
+        build=lambda table: table.create().commit(add("b.parquet")),
+        want="DELTA_FILE_NOT_FOUND",
+        says=("b.parquet",),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=case_id)
+def test_a_log_that_breaks_the_protocol_ends_in_a_typed_error(
+    case: Case, tmp_path: Path, guarded: GuardedReader
+) -> None:
+    check(case, tmp_path, guarded)
+
+
+def _junk(table: BadTable) -> None:
+    table.good()
+    directory = table.path("_delta_log")
+    for i in range(100_000):
+        # Links, to a file for every 50,000: they cost no space.
+        name = directory / f"junk{i // 50_000}"
+        if not name.exists():
+            name.write_bytes(b"{")
+        os.link(name, directory / f"{i:020d}.json.junk")
+
+
+STRAYS = [
+    Case(
+        name="a version beyond 64 bits",
+        build=lambda table: table.good().write("_delta_log/99999999999999999999.json", "garbage"),
+        want=ROWS,
+    ),
+    Case(
+        name="a version of 19 digits",
+        build=lambda table: table.good().write("_delta_log/0000000000000000002.json", "garbage"),
+        want=ROWS,
+    ),
+    Case(
+        name="a version in other digits",
+        build=lambda table: table.good().write(
+            "_delta_log/" + "٠" * 19 + "٢.json", "garbage"
+        ),
+        want=ROWS,
+    ),
+    Case(
+        name="a staged commit",
+        build=lambda table: table.good().write(commit_path(2) + "#1", "garbage"),
+        want=ROWS,
+    ),
+    Case(
+        name="hidden and temporary files",
+        build=lambda table: table.good()
+        .write("_delta_log/.00000000000000000001.json.crc", b"\0" * 8)
+        .write("_delta_log/_tmp_00000000000000000002.json", "garbage")
+        .write("_delta_log/00000000000000000002.json.tmp", "garbage"),
+        want=ROWS,
+    ),
+    Case(
+        name="a directory called like a commit",
+        build=lambda table: table.good().path(commit_path(2)).mkdir(),
+        want=ROWS,
+    ),
+    Case(
+        name="a pipe called like a commit",
+        build=lambda table: os.mkfifo(table.good().path(commit_path(2))),
+        want=ROWS,
+    ),
+    Case(
+        name="a pipe called like the hint",
+        build=lambda table: os.mkfifo(table.good().path("_delta_log/_last_checkpoint")),
+        want=ROWS,
+    ),
+    Case(
+        name="a compaction that ends before it begins",
+        build=lambda table: table.good().write(
+            "_delta_log/00000000000000000001.00000000000000000000.compacted.json", "garbage"
+        ),
+        want=ROWS,
+    ),
+    Case(
+        name="a compaction beyond the last version",
+        build=lambda table: table.good().write(
+            "_delta_log/00000000000000000000.09223372036854775807.compacted.json", "garbage"
+        ),
+        want=ROWS,
+    ),
+    Case(name="100,000 names without a meaning", build=_junk, want=ROWS, asks=False),
+]
+
+
+@pytest.mark.parametrize("case", STRAYS, ids=case_id)
+def test_strays_in_the_log_directory_are_passed_over(
+    case: Case, tmp_path: Path, guarded: GuardedReader
+) -> None:
+    check(case, tmp_path, guarded)

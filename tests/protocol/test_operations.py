@@ -1,0 +1,263 @@
+"""What commits say of themselves, in delta-spark's words."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pyspark_delta.kernel.protocol import operations as op
+from pyspark_delta.kernel.protocol.actions import Action, CommitInfo, Metadata, Protocol
+from pyspark_delta.kernel.protocol.operation_kinds import OPERATIONS
+from pyspark_delta.kernel.protocol.types import LONG, DecimalType
+from tests.support.golden import GoldenTables, each_golden_table
+from tests.support.schemas import field, struct
+
+METADATA = Metadata(
+    id="u", partition_columns=("p",), configuration={"delta.appendOnly": "true"}, description=None
+)
+TABLE = (
+    '{"partitionBy":"[\\"p\\"]","clusterBy":"[]","description":null,"isManaged":"false",'
+    '"properties":"{\\"delta.appendOnly\\":\\"true\\"}"'
+)
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "parameters"),
+    [
+        (op.write("Append", partition_by=[]), "WRITE", '{"mode":"Append","partitionBy":"[]"}'),
+        (
+            op.write(
+                "Overwrite", partition_by=["a"], predicate="a = 1", can_overwrite_schema=False
+            ),
+            "WRITE",
+            '{"mode":"Overwrite","partitionBy":"[\\"a\\"]","predicate":"a = 1",'
+            '"canOverwriteSchema":false}',
+        ),
+        (
+            op.write("Overwrite", replace_using=["a", "b"], is_dynamic_partition_overwrite=True),
+            "WRITE",
+            '{"mode":"Overwrite","isDynamicPartitionOverwrite":true,'
+            '"replaceUsingCols":"[\\"a\\",\\"b\\"]"}',
+        ),
+        (
+            op.streaming_update("Append", "q-1", 7),
+            "STREAMING UPDATE",
+            '{"outputMode":"Append","queryId":"q-1","epochId":"7"}',
+        ),
+        (op.delete(["(id = 1)"]), "DELETE", '{"predicate":"[\\"(id = 1)\\"]"}'),
+        (op.update([]), "UPDATE", '{"predicate":"[]"}'),
+        (
+            op.merge(
+                ["(t.id = s.id)"],
+                matched=[("update", None)],
+                not_matched=[("insert", None)],
+                not_matched_by_source=[("delete", "(id < 10)")],
+            ),
+            "MERGE",
+            '{"predicate":"[\\"(t.id = s.id)\\"]",'
+            '"matchedPredicates":"[{\\"actionType\\":\\"update\\"}]",'
+            '"notMatchedPredicates":"[{\\"actionType\\":\\"insert\\"}]",'
+            '"notMatchedBySourcePredicates":'
+            '"[{\\"predicate\\":\\"(id < 10)\\",\\"actionType\\":\\"delete\\"}]"}',
+        ),
+        (op.truncate(), "TRUNCATE", "{}"),
+        (op.create_table(METADATA, is_managed=False), "CREATE TABLE", TABLE + "}"),
+        (
+            op.create_table(METADATA, is_managed=False, as_select=True),
+            "CREATE TABLE AS SELECT",
+            TABLE + "}",
+        ),
+        (
+            op.replace_table(METADATA, is_managed=False, or_create=False),
+            "REPLACE TABLE",
+            TABLE + "}",
+        ),
+        (
+            op.replace_table(
+                METADATA,
+                is_managed=False,
+                or_create=True,
+                as_select=True,
+                isV1SaveAsTableOverwrite=True,
+            ),
+            "CREATE OR REPLACE TABLE AS SELECT",
+            TABLE + ',"isV1SaveAsTableOverwrite":true}',
+        ),
+        (
+            op.optimize(z_order_by=["a"]),
+            "OPTIMIZE",
+            '{"predicate":"[]","zOrderBy":"[\\"a\\"]","clusterBy":"[]","auto":false}',
+        ),
+        (op.reorg(["p = 1"]), "REORG", '{"predicate":"[\\"p = 1\\"]","applyPurge":true}'),
+        (
+            op.vacuum_start(retention_check=True, default_retention_ms=604800000),
+            "VACUUM START",
+            '{"retentionCheckEnabled":true,"defaultRetentionMillis":604800000}',
+        ),
+        (op.vacuum_end("COMPLETED"), "VACUUM END", '{"status":"COMPLETED"}'),
+        (
+            op.convert(
+                num_files=3, partitioned_by=["p"], collect_stats=True, source_format="parquet"
+            ),
+            "CONVERT",
+            '{"numFiles":3,"partitionedBy":"[\\"p\\"]","collectStats":true,'
+            '"sourceFormat":"parquet"}',
+        ),
+        (op.restore(version=1), "RESTORE", '{"version":1,"timestamp":null}'),
+        (op.restore(timestamp="2021"), "RESTORE", '{"version":null,"timestamp":"2021"}'),
+        (op.clone("delta.`/x`", 4), "CLONE", '{"source":"delta.`/x`","sourceVersion":4}'),
+        (
+            op.set_table_properties({"a": "b"}),
+            "SET TBLPROPERTIES",
+            '{"properties":"{\\"a\\":\\"b\\"}"}',
+        ),
+        (
+            op.unset_table_properties(["a"], if_exists=True),
+            "UNSET TBLPROPERTIES",
+            '{"properties":"[\\"a\\"]","ifExists":true}',
+        ),
+        (
+            op.add_columns(
+                [((), field("a", LONG, comment="c"), None), (("s",), field("b", LONG), "FIRST")]
+            ),
+            "ADD COLUMNS",
+            '{"columns":"[{\\"column\\":{\\"name\\":\\"a\\",\\"type\\":\\"long\\",'
+            '\\"nullable\\":true,\\"metadata\\":{\\"comment\\":\\"c\\"}}},'
+            '{\\"column\\":{\\"name\\":\\"s.b\\",\\"type\\":\\"long\\",\\"nullable\\":true,'
+            '\\"metadata\\":{}},\\"position\\":\\"FIRST\\"}]"}',
+        ),
+        (
+            op.drop_columns([["a"], ["s", "x.y"]]),
+            "DROP COLUMNS",
+            '{"columns":"[\\"a\\",\\"s.`x.y`\\"]"}',
+        ),
+        (
+            op.rename_column(["s", "a"], ["s", "b"]),
+            "RENAME COLUMN",
+            '{"oldColumnPath":"s.a","newColumnPath":"s.b"}',
+        ),
+        (
+            op.change_column((), field("a", DecimalType(10, 2)), position="AFTER b"),
+            "CHANGE COLUMN",
+            '{"column":"{\\"name\\":\\"a\\",\\"type\\":\\"decimal(10,2)\\",\\"nullable\\":true,'
+            '\\"metadata\\":{}}","position":"AFTER b"}',
+        ),
+        (
+            op.changed_columns("SYNC IDENTITY", [((), field("a", LONG))]),
+            "SYNC IDENTITY",
+            '{"columns":"[{\\"name\\":\\"a\\",\\"type\\":\\"long\\",\\"nullable\\":true,'
+            '\\"metadata\\":{}}]"}',
+        ),
+        (op.add_constraint("c", "a > 1"), "ADD CONSTRAINT", '{"name":"c","expr":"a > 1"}'),
+        (op.drop_constraint("c", None), "DROP CONSTRAINT", '{"name":"c","existed":"false"}'),
+        (
+            op.drop_constraint("c", "a > 1"),
+            "DROP CONSTRAINT",
+            '{"name":"c","expr":"a > 1","existed":"true"}',
+        ),
+        (
+            op.cluster_by([], ["a", "b"]),
+            "CLUSTER BY",
+            '{"oldClusteringColumns":"","newClusteringColumns":"a,b"}',
+        ),
+        (
+            op.drop_feature("v2Checkpoint", truncate_history=False),
+            "DROP FEATURE",
+            '{"featureName":"v2Checkpoint","truncateHistory":false}',
+        ),
+        (
+            op.upgrade_protocol(Protocol(min_reader_version=1, min_writer_version=3)),
+            "UPGRADE PROTOCOL",
+            '{"newProtocol":"{\\"minReaderVersion\\":1,\\"minWriterVersion\\":3}"}',
+        ),
+        (op.row_tracking_backfill(0), "ROW TRACKING BACKFILL", '{"batchId":"0"}'),
+        (op.row_tracking_backfill(1, undo=True), "ROW TRACKING UNBACKFILL", '{"batchId":"1"}'),
+        (op.compute_stats(), "COMPUTE STATS", '{"predicate":"[]"}'),
+        (op.manual_update(), "Manual Update", "{}"),
+        (op.empty_commit(), "Empty Commit", "{}"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.isupper() else "",
+)
+def test_parameters_are_written_as_delta_spark_writes_them(
+    operation: op.Operation, name: str, parameters: str
+) -> None:
+    assert operation.name == name
+    info = CommitInfo(operation_parameters=dict(operation.parameters))
+    assert info.json == f'{{"commitInfo":{{"operationParameters":{parameters}}}}}'
+
+
+def test_schemas_are_recorded_as_their_json_text() -> None:
+    recorded = op.update_schema(struct(a=LONG), struct(a=LONG, b=LONG))
+    assert json.loads(recorded.parameters["oldSchema"])["fields"][0]["name"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("operation", "changes_data"),
+    [
+        (op.write("Append"), True),
+        (op.streaming_update("Complete", "q", 0), True),
+        (op.delete([]), True),
+        (op.create_table(METADATA, is_managed=True), False),
+        (op.create_table(METADATA, is_managed=True, as_select=True), True),
+        (op.replace_table(METADATA, is_managed=True, or_create=True), True),
+        (op.restore(version=0), True),
+        (op.optimize(), False),
+        (op.set_table_properties({}), False),
+        (op.vacuum_end("FAILED"), False),
+    ],
+)
+def test_an_operation_says_whether_rows_change(operation: op.Operation, changes_data: bool) -> None:
+    assert operation.changes_data is changes_data
+
+
+def test_metrics_are_those_of_the_operation_as_text() -> None:
+    appended = op.write("Append")
+    assert appended.recorded_metrics(
+        {"numFiles": 1, "numOutputRows": None, "numOutputBytes": 5, "other": 7}
+    ) == {"numFiles": "1", "numOutputBytes": "5"}
+    assert set(op.write("Overwrite").metrics) - set(appended.metrics) == {
+        "numRemovedFiles",
+        "numRemovedBytes",
+    }
+    assert "numCopiedRows" in op.write("Overwrite", predicate="a = 1").metrics
+
+
+def test_a_parameter_that_is_not_of_the_operation_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="no parameters"):
+        op.operation("TRUNCATE", {"why": 1})
+    with pytest.raises(ValueError, match="needs the parameter status"):
+        op.operation("VACUUM END")
+    with pytest.raises(KeyError):
+        op.operation("DANCE")
+
+
+def test_user_metadata_travels_with_a_write() -> None:
+    assert op.write("Append", user_metadata="hi").user_metadata == "hi"
+
+
+def test_the_engine_names_itself_and_the_spark_it_runs_on() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    version = project["project"]["version"]
+    assert op.engine_info() == f"pyspark-delta/{version}"
+    assert op.engine_info("4.3.0") == f"Apache-Spark/4.3.0 pyspark-delta/{version}"
+
+
+@pytest.mark.parametrize("name", each_golden_table())
+def test_operations_that_delta_spark_recorded_are_in_the_table(
+    name: str, golden: GoldenTables
+) -> None:
+    for path in golden(name).table.glob("_delta_log/0*.json"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            info = Action.from_json(line)
+            if not isinstance(info, CommitInfo) or info.operation is None:
+                continue
+            if name == "deltalog-commit-info":
+                assert info.operation_parameters == {"test": "test"}  # made up, not recorded
+                continue
+            kind = OPERATIONS[info.operation]
+            rebuilt = op.operation(info.operation, info.operation_parameters)
+            assert rebuilt.parameters == info.operation_parameters
+            assert set(info.operation_metrics or ()) <= set(kind.metrics)
