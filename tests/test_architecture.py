@@ -27,7 +27,18 @@ MOST_LINES_OF_A_MODULE = 500
 MOST_LINES_OF_A_FUNCTION = 60
 
 # A name that comes or goes here is a change for users: CHANGELOG.md tells them.
-PUBLIC_NAMES = {"DeltaLog"}
+PUBLIC_NAMES = {
+    "ConcurrentAppendException",
+    "ConcurrentDeleteDeleteException",
+    "ConcurrentDeleteReadException",
+    "ConcurrentTransactionException",
+    "ConcurrentWriteException",
+    "DeltaConcurrentModificationException",
+    "DeltaError",
+    "DeltaLog",
+    "MetadataChangedException",
+    "ProtocolChangedException",
+}
 
 
 def _name(path: Path) -> str:

@@ -44,6 +44,7 @@ from tests.support.checkpoints import (
     snapshot_at,
     state_of,
 )
+from tests.support.golden import GoldenTables
 from tests.support.log_builder import LogBuilder, add, metadata, remove
 
 V2 = Protocol(
@@ -394,6 +395,32 @@ def test_the_hint_leads_to_the_checkpoint() -> None:
 
 
 # Other engines.
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "basic-decimal-table",
+        "data-reader-partition-values",
+        "data-skipping-basic-stats-all-types-checkpoint",
+        "data-skipping-basic-stats-all-types-columnmapping-id",
+        "dv-partitioned-with-checkpoint",
+        "dv-with-columnmapping",
+        "multi-part-checkpoint",
+        "v2-checkpoint-json",
+    ],
+)
+def test_tables_of_delta_spark_read_the_same_from_our_checkpoint(
+    golden: GoldenTables, table_path: Path, name: str
+) -> None:
+    store = LocalStore(golden.copy(name, table_path), fsync=False)
+    before = state_of(store)
+    write_last_checkpoint(
+        store, checkpoint(store, now_ms=0, expected_num_files=len(before["files"]))
+    )
+    for version in range(before["version"]):
+        store.delete(commit_path(version))
+    assert state_of(store) == before
 
 
 def data_table(path: Path, *, partitioned: bool, protocol: Protocol, **configuration: str) -> int:

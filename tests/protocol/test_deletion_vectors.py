@@ -9,7 +9,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -287,7 +287,6 @@ def test_a_store_that_returns_too_little_is_noticed() -> None:
     assert caught.value.condition == SIZE
 
 
-@settings(max_examples=150)
 @given(
     st.lists(st.integers(0, 100_000), max_size=50),
     st.randoms(use_true_random=False),

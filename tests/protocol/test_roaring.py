@@ -6,7 +6,7 @@ import random
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
@@ -46,13 +46,11 @@ def samples() -> list[BitMap64]:
     return [sparse, dense, runs, many, sparse | BitMap64([2**33 + 7]), dense | runs | many]
 
 
-@settings(max_examples=60)
 @given(ROWS)
 def test_what_is_written_is_read_again(rows: BitMap64) -> None:
     assert parse_bitmap(format_bitmap(rows)) == rows
 
 
-@settings(max_examples=60)
 @given(st.lists(st.integers(0, 2**34), max_size=60))
 def test_the_native_layout_holds_the_same_rows(rows: list[int]) -> None:
     buckets = 1 + max((row >> 32 for row in rows), default=0)

@@ -209,5 +209,3 @@ class _Shrinking(MemoryStore):
 
     def arrow_file(self, path: str) -> Any:
         return super(MemoryStore, self).arrow_file(path)
-
-

@@ -6,7 +6,7 @@ import math
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_delta.errors.table import InvalidPredicateError
@@ -57,6 +57,7 @@ from pyspark_delta.kernel.scan.predicates import (
 )
 
 A = Column(("a",))
+B, C, ONE, TWO = (compare(name, "=", n) for name, n in [("b", 2), ("c", 3), ("one", 1), ("two", 2)])
 HOUR = 3_600_000_000
 
 
@@ -78,12 +79,12 @@ def is_a(op: str, value: LiteralValue) -> Predicate:
         ("not a = 1", Not(is_a("=", 1))),
         ("NOT NOT a = 1", is_a("=", 1)),
         ("! (a = 1)", Not(is_a("=", 1))),
-        ("a = 1 AND b = 2 OR c = 3", Or((And((is_a("=", 1), compare("b", "=", 2))), compare("c", "=", 3)))),
-        ("a = 1 and (b = 2 or c = 3)", And((is_a("=", 1), Or((compare("b", "=", 2), compare("c", "=", 3)))))),
+        ("a = 1 AND b = 2 OR c = 3", Or((And((is_a("=", 1), B)), C))),
+        ("a = 1 and (b = 2 or c = 3)", And((is_a("=", 1), Or((B, C))))),
         ("a IN (1, 'x', NULL)", In(A, (literal(1), literal("x"), literal(None)))),
         ("a not in (1)", Not(In(A, (literal(1),)))),
         ("a BETWEEN 1 AND 2", And((is_a(">=", 1), is_a("<=", 2)))),
-        ("a not between 1 and 2 and b = 2", And((Not(And((is_a(">=", 1), is_a("<=", 2)))), compare("b", "=", 2)))),
+        ("a not between 1 and 2 and b = 2", And((Not(And((is_a(">=", 1), is_a("<=", 2)))), B))),
         ("a IS NULL", IsNull(A)),
         ("a is not null", Not(IsNull(A))),
         ("a IS TRUE", is_a("<=>", True)),
@@ -107,13 +108,19 @@ def is_a(op: str, value: LiteralValue) -> Predicate:
         (r"a LIKE 'x\%\_\\\\%'", StartsWith(A, "x%_\\")),
         ("a.b.`c d`.`e``f` = 1", compare(("a", "b", "c d", "e`f"), "=", 1)),
         ("`and` = 1", compare(("and",), "=", 1)),
-        ("date = 1 AND timestamp = 2 AND end = 3", conjunction([compare("date", "=", 1), compare("timestamp", "=", 2), compare("end", "=", 3)])),
+        (
+            "date = 1 AND timestamp = 2 AND end = 3",
+            And((compare("date", "=", 1), compare("timestamp", "=", 2), compare("end", "=", 3))),
+        ),
         ("é = 1", compare(("é",), "=", 1)),
         ("a /* why */ = -- because\n 1", is_a("=", 1)),
-        ("1 IN (1, 2)", Or((Comparison("=", literal(1), literal(1)), Comparison("=", literal(1), literal(2))))),
+        (
+            "1 IN (1, 2)",
+            Or((Comparison("=", literal(1), literal(1)), Comparison("=", literal(1), literal(2)))),
+        ),
         ("a < b", Comparison("<", A, Column(("b",)))),
     ],
-)  # fmt: skip
+)
 def test_sql_is_understood(sql: str, predicate: Predicate) -> None:
     assert parse_predicate(sql) == predicate
     assert parse_leniently(sql) == predicate
@@ -143,7 +150,7 @@ def test_sql_is_understood(sql: str, predicate: Predicate) -> None:
         ("'it''s'", Literal("it's", STRING)),
         (r"'it\'s\n\u00e9\U0001F600\101\\'", Literal("it's\né😀A\\", STRING)),
         (r"'50\%'", Literal("50\\%", STRING)),
-        (r'"say ""it''s"""', Literal("say \"it''s\"", STRING)),
+        ('"say ""it\'\'s"""', Literal("say \"it''s\"", STRING)),
         (r"r'\n'", Literal("\\n", STRING)),
         ("DATE '2024-02-29'", Literal(19_782, DATE)),
         ("TIMESTAMP '1970-01-01 00:00:00'", Literal(-HOUR, TIMESTAMP)),
@@ -238,26 +245,42 @@ def test_other_sql_is_refused_with_its_place(sql: str) -> None:
 
 @pytest.mark.parametrize("sql", NOT_UNDERSTOOD[1:])
 def test_what_is_not_understood_spoils_nothing_else(sql: str) -> None:
-    one = compare("one", "=", 1)
     for text in (f"one = 1 AND {sql}", f"{sql} AND one = 1"):
         found = parse_leniently(text)
         assert isinstance(found, And), text
-        others = [part for part in found.all_of if part != one]
+        others = [part for part in found.all_of if part != ONE]
         assert len(found.all_of) - len(others) == 1
         assert any(isinstance(part, Unknown) for part in others)
         assert all(isinstance(part, Unknown | StartsWith) for part in others)
     either = parse_leniently(f"one = 1 OR NOT ({sql}) OR two = 2")
     assert isinstance(either, Or)
-    assert either.any_of[0] == one
-    assert either.any_of[-1] == compare("two", "=", 2)
+    assert either.any_of[0] == ONE
+    assert either.any_of[-1] == TWO
     assert isinstance(either.any_of[1], Not)
 
 
 @pytest.mark.parametrize(
     "sql",
-    ["", " ", "a =", "AND", "a = 1 AND", "OR a = 1", "a = 1)", "(a = 1", "a = 'x", "a = `x", "a = \"x",
-     "a = 1 /* x", "a = 1 /* /* */ */", r"a = '\U00110000'", "NOT", "()", "a = 1 OR ()"],
-)  # fmt: skip
+    [
+        "",
+        " ",
+        "a =",
+        "AND",
+        "a = 1 AND",
+        "OR a = 1",
+        "a = 1)",
+        "(a = 1",
+        "a = 'x",
+        "a = `x",
+        'a = "x',
+        "a = 1 /* x",
+        "a = 1 /* /* */ */",
+        r"a = '\U00110000'",
+        "NOT",
+        "()",
+        "a = 1 OR ()",
+    ],
+)
 def test_broken_sql_is_refused_and_skips_nothing(sql: str) -> None:
     with pytest.raises(InvalidPredicateError, match="at position"):
         parse_predicate(sql)
@@ -265,6 +288,18 @@ def test_broken_sql_is_refused_and_skips_nothing(sql: str) -> None:
     parts = found.operands or (found,)
     assert any(isinstance(part, Unknown) for part in parts)
     assert not isinstance(found, And) or all(isinstance(p, Unknown) for p in parts[1:])
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CASE WHEN end = 1 AND x = 2 AND y = 3 THEN 1 END = 1",
+        "CASE WHEN end = 1 AND x = 2 AND y = 3 THEN 1 END = 1 AND case = 1",
+        "case = 1 AND x = 2",
+    ],
+)
+def test_a_case_that_may_end_in_two_places_makes_all_unknown(sql: str) -> None:
+    assert parse_leniently(sql) == Unknown(sql)
 
 
 def test_a_comment_is_not_a_condition() -> None:
@@ -326,16 +361,12 @@ SCHEMA = StructType(
 def test_for_skipping_names_and_types_must_fit(sql: str, bound: str) -> None:
     found = parse_for_skipping(sql, SCHEMA)
     assert found.to_sql().lower() == bound.lower()
-    assert ("(" in bound) == any(
-        isinstance(part, Unknown) for part in (found, *found.operands)
-    )
+    assert ("(" in bound) == any(isinstance(part, Unknown) for part in (found, *found.operands))
 
 
 # What is written is read again.
 
-NAMES = st.text(
-    st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6
-)
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
 COLUMNS = st.lists(NAMES, min_size=1, max_size=3).map(lambda path: Column(tuple(path)))
 LITERALS = st.one_of(
     st.none().map(lambda _: Literal(None, VOID)),
@@ -346,20 +377,21 @@ LITERALS = st.one_of(
     st.integers(-(2**15), 2**15 - 1).map(lambda n: Literal(n, SHORT)),
     st.floats(allow_nan=False).map(literal),
     st.floats(allow_nan=False, width=32).map(lambda x: Literal(x, FLOAT)),
-    st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**20), max_value=10**20).map(literal),
+    st.integers(-(10**20), 10**20).map(lambda n: literal(Decimal(n).scaleb(-3))),
     st.text(st.characters(codec="utf-8")).map(literal),
     st.binary(max_size=8).map(literal),
     st.integers(-800_000, 3_000_000).map(lambda n: Literal(n, DATE)),
     st.integers(-(2**60), 2**60).map(lambda n: Literal(n, TIMESTAMP)),
     st.integers(-(2**60), 2**60).map(lambda n: Literal(n, TIMESTAMP_NTZ)),
-)  # fmt: skip
+)
+OPERATORS = st.sampled_from(["=", "<=>", "!=", "<", "<=", ">", ">="])
 LEAVES = st.one_of(
-    st.builds(Comparison, st.sampled_from(["=", "<=>", "!=", "<", "<=", ">", ">="]), COLUMNS, LITERALS),
+    st.builds(Comparison, OPERATORS, COLUMNS, LITERALS),
     st.builds(Comparison, st.sampled_from(["=", "<"]), COLUMNS, COLUMNS),
     st.builds(IsNull, COLUMNS),
     st.builds(In, COLUMNS, st.lists(LITERALS, min_size=1, max_size=3).map(tuple)),
     st.builds(StartsWith, COLUMNS, st.text(st.characters(codec="utf-8"), max_size=5)),
-)  # fmt: skip
+)
 PREDICATES = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
@@ -371,26 +403,26 @@ PREDICATES = st.recursive(
 )
 
 
-@settings(max_examples=300)
 @given(PREDICATES, st.sampled_from(["UTC", "America/Los_Angeles"]))
 def test_a_predicate_survives_its_own_text(predicate: Predicate, time_zone: str) -> None:
     assert parse_predicate(predicate.to_sql(), time_zone=time_zone) == predicate
 
 
-@settings(max_examples=300)
-@given(st.text(st.sampled_from(list("ab.'\"`()=<>!-+*/,01 \n\\%_")) | st.sampled_from(
-    [" AND ", " OR ", " NOT ", " IN ", " BETWEEN ", " LIKE ", " IS ", " NULL ", " CASE ", " END ", "DATE ", "CAST("]
-), max_size=30) | st.text(max_size=30))  # fmt: skip
+KEYWORDS = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL", "CASE", "END", "DATE")
+WORDS = st.sampled_from(
+    [
+        *"ab.'\"`()=<>!-+*/,01 \n\\%_",
+        *(f" {word} " for word in KEYWORDS),
+        *("CAST(", "a = 1", "'x'"),
+    ]
+)
+
+
+@given(st.lists(WORDS, max_size=15).map("".join) | st.text(max_size=30))
 def test_no_text_breaks_the_parser(text: str) -> None:
     found = parse_leniently(text)
     try:
-        assert parse_predicate(text) == found
+        strict = parse_predicate(text)
     except InvalidPredicateError:
-        assert any(isinstance(part, Unknown) for part in walk_all(found))
-
-
-def walk_all(predicate: Predicate) -> list[Predicate]:
-    found = [predicate]
-    for part in found:
-        found += part.operands
-    return found
+        return
+    assert strict == found

@@ -109,12 +109,16 @@ def test_physical_names_are_followed_at_every_level() -> None:
         {
             "p1": [{"p2": 1, "p3": "x"}, None],
             "p4": [[{"p5": 2}, None], []],
-            "p6": pa.array([[("k", {"p7": 3})], None], pa.map_("string", pa.struct({"p7": "int64"}))),
+            "p6": pa.array(
+                [[("k", {"p7": 3})], None], pa.map_("string", pa.struct({"p7": "int64"}))
+            ),
         }
     )
     wanted = StructType(
         (
-            mapped("s", StructType((mapped("b", STRING, "p3", 3), mapped("a", LONG, "p2", 2))), "p1", 1),
+            mapped(
+                "s", StructType((mapped("b", STRING, "p3", 3), mapped("a", LONG, "p2", 2))), "p1", 1
+            ),
             mapped("l", ArrayType(StructType((mapped("e", LONG, "p5", 5),))), "p4", 4),
             mapped("m", MapType(STRING, StructType((mapped("v", LONG, "p7", 7),))), "p6", 6),
         )
@@ -134,7 +138,9 @@ def test_names_that_were_swapped_are_not_mixed_up() -> None:
 
 
 def ids_table() -> pa.Table:
-    inner = pa.struct([with_id(pa.field("zz", pa.int64()), 2), with_id(pa.field("yy", "string"), 3)])
+    inner = pa.struct(
+        [with_id(pa.field("zz", pa.int64()), 2), with_id(pa.field("yy", "string"), 3)]
+    )
     schema = pa.schema(
         [
             with_id(pa.field("b", inner), 1),

@@ -1,4 +1,4 @@
-"""SQL's three-valued predicates in plain Python, one row at a time: what the kernel must agree with."""
+"""Three-valued predicates in plain Python, a row at a time: what the kernel must agree with."""
 
 from __future__ import annotations
 

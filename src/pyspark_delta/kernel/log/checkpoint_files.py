@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -199,11 +200,17 @@ def _slices(table: pa.Table) -> Iterator[pa.Table]:
 
 def _one_ahead(work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
     """`work(item)` for each item in order, the next one done while the last is used."""
+    rest = iter(items)
+    first = next(rest, None)
+    if first is None:
+        return
+    second = next(rest, None)
+    if second is None:
+        yield work(first)
+        return
     with ThreadPoolExecutor(max_workers=1) as pool:
-        pending = None
-        for item in items:
+        pending = pool.submit(work, first)
+        for item in chain((second,), rest):
             done, pending = pending, pool.submit(work, item)
-            if done is not None:
-                yield done.result()
-        if pending is not None:
-            yield pending.result()
+            yield done.result()
+        yield pending.result()

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.storage import FileMissingError
 from pyspark_delta.errors.table import CorruptLogError, UnsafePathError
 from pyspark_delta.kernel.log.frames import (
@@ -51,6 +52,7 @@ _TOP_ACTIONS = (*_STATE_ACTIONS, CheckpointMetadata, SidecarFile)
 # The shortest row that a file action can take up, with room to spare: more rows than this in a
 # file of that size were not written by a table's owner.
 _MOST_ROWS_PER_BYTE = 2
+_MOST_VALUES_PER_BYTE = 64  # of one column: a row has several in its maps
 _MAPS = ("configuration", "options", "tags")
 
 
@@ -71,9 +73,16 @@ class CheckpointSource(ColumnSource):
     def __init__(self, store: LogStore, path: str) -> None:
         self._store = store
         self._path = path
+        self._num_rows: int | None = None
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        return read_file_actions(self._store, self._path, "add", names, ADD_SCHEMA)
+        table = read_file_actions(self._store, self._path, "add", names, ADD_SCHEMA)
+        if self._num_rows is None:
+            self._num_rows = table.num_rows
+        elif table.num_rows != self._num_rows:
+            # Which rows are adds is told by each column anew, and damage may hit one of them.
+            raise _malformed(self._path, "its columns do not agree on the number of adds")
+        return table
 
 
 def open_checkpoint(store: LogStore, files: CheckpointFiles) -> Checkpoint:
@@ -121,9 +130,9 @@ def read_file_actions(
         top = file.schema_arrow
         wanted = pa.schema([schema.field(name) for name in names])
         index = top.get_field_index(kind)
-        if index < 0 or not pa.types.is_struct(top.field(index).type):
+        if index < 0:
             return wanted.empty_table()
-        present = {f.name for f in top.field(index).type}
+        present = {f.name for f in _struct_type(top, kind)}
         # `path` tells which rows are actions of this kind: it is never null in one.
         if "path" not in present:
             raise MalformedRecordError(f"its {kind} column has no path")
@@ -132,6 +141,8 @@ def read_file_actions(
         rows = _without_nulls(table.column(kind))
         arrays = [_field(rows, name, present, wanted.field(name).type) for name in names]
         read = pa.table(arrays, schema=wanted)
+        # What is read is used long after this, where bytes that are no text would do harm.
+        read.validate(full=True)
         if "path" in names and read.column("path").null_count:
             raise MalformedRecordError(f"a row of its {kind} column has no path")
         return read
@@ -142,7 +153,7 @@ def read_parsed(store: LogStore, path: str, name: str) -> pa.ChunkedArray | None
     with _as_malformed(path), _opened(store, path) as file:
         top = file.schema_arrow
         index = top.get_field_index("add")
-        if index < 0 or name not in {f.name for f in top.field(index).type}:
+        if index < 0 or name not in {f.name for f in _struct_type(top, "add")}:
             return None
         column = _without_nulls(file.read(columns=["add.path", f"add.{name}"]).column("add"))
         return pa.chunked_array([chunk.field(name) for chunk in column.chunks])
@@ -173,12 +184,21 @@ def _top_actions(store: LogStore, path: str) -> list[Action]:
     with _as_malformed(path), _opened(store, path) as file:
         top = set(file.schema_arrow.names)
         keys = [kind.KEY for kind in _TOP_ACTIONS if kind.KEY in top]
+        for key in keys:
+            _struct_type(file.schema_arrow, key)
         table = file.read(columns=keys)
         actions = []
         for key in keys:
             for row in table.column(key).drop_null().to_pylist():
                 actions.append(ACTIONS[key].from_json_value(_json_value(row)))
         return actions
+
+
+def _struct_type(schema: pa.Schema, name: str) -> pa.StructType:
+    found = schema.field(name).type
+    if not pa.types.is_struct(found):
+        raise MalformedRecordError(f"its {name} column is no struct")
+    return found
 
 
 def _json_value(row: dict[str, Any]) -> dict[str, Any]:
@@ -248,13 +268,25 @@ def _opened(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
         ahead = not store.probes_cheaply
         buffer_size = 0 if ahead else 1 << 20
         with pq.ParquetFile(source, pre_buffer=ahead, buffer_size=buffer_size) as file:
-            if file.metadata.num_rows > _MOST_ROWS_PER_BYTE * size:
-                raise MalformedRecordError(
-                    f"{file.metadata.num_rows} rows cannot be in {size} bytes"
-                )
+            _check_counts(file.metadata, size)
             yield file
     finally:
         source.close()
+
+
+def _check_counts(footer: pq.FileMetaData, size: int) -> None:
+    """Refuse a file that claims far more rows, or values, than its bytes can be meant for."""
+    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+    rows = [group.num_rows for group in groups]
+    if min(rows, default=0) < 0 or sum(rows) != footer.num_rows:
+        raise MalformedRecordError("its footer does not agree on the number of rows")
+    if footer.num_rows > _MOST_ROWS_PER_BYTE * size:
+        raise MalformedRecordError(f"{footer.num_rows} rows cannot be in {size} bytes")
+    most = _MOST_VALUES_PER_BYTE * size
+    for group in groups:
+        for i in range(group.num_columns):
+            if group.column(i).num_values > most:
+                raise MalformedRecordError(f"more than {most} values cannot be in {size} bytes")
 
 
 @contextmanager
@@ -266,11 +298,11 @@ def _as_malformed(path: str) -> Iterator[None]:
         raise _malformed(
             path, f"line {error.parameters['line']}: {error.parameters['reason']}"
         ) from error
-    except (pa.ArrowException, OSError, MalformedRecordError, ValueError, KeyError) as error:
-        if isinstance(error, FileMissingError):
-            raise _malformed(path, "it is not there") from error
-        if isinstance(error, UnsafePathError):
-            raise
+    except FileMissingError as error:
+        raise _malformed(path, "it is not there") from error
+    except DeltaError:
+        raise
+    except Exception as error:  # a damaged file can cause any kind in pyarrow
         raise _malformed(path, f"it cannot be read ({error})") from error
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal
 from uuid import UUID
 
@@ -67,6 +68,7 @@ from pyspark_delta.kernel.storage.base import LogStore
 V2Format = Literal["json", "parquet"]
 NewUuid = Callable[[], UUID | str]
 ROWS_PER_SIDECAR = 50_000
+_FEW_ROWS = 2_000
 _READER_FEATURES, _WRITER_FEATURES = 3, 7
 
 
@@ -213,11 +215,16 @@ def _write_file(store: LogStore, path: str, schema: pa.Schema, content: _Whole) 
     _publish(store, path, lambda: parquet_bytes(schema, _all_groups(schema, content)))
 
 
-def _all_groups(schema: pa.Schema, content: _Whole) -> Iterator[pa.Table]:
-    # The state comes first, in a row group of its own, where it is cheap to find.
-    yield action_group(schema, content.state)
-    yield from remove_groups(schema, content.removes)
-    yield from add_groups(schema, content.adds, content.metadata)
+def _all_groups(schema: pa.Schema, content: _Whole) -> Iterable[pa.Table]:
+    groups = chain(
+        # The state comes first, in a row group of its own, where it is cheap to find.
+        (action_group(schema, content.state),),
+        remove_groups(schema, content.removes),
+        add_groups(schema, content.adds, content.metadata),
+    )
+    if content.num_file_actions <= _FEW_ROWS:
+        return (pa.concat_tables(groups),)  # a row group costs more than its rows
+    return groups
 
 
 def _write_multipart(store: LogStore, content: _Whole, parts: int) -> LastCheckpoint:

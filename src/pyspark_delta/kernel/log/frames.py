@@ -89,14 +89,19 @@ def table_from_values(values: Sequence[Mapping[str, Any]], schema: pa.Schema) ->
 
 
 def conform(array: pa.ChunkedArray | pa.Array, wanted: pa.DataType) -> Any:
-    """`array` as `wanted`: other writers' checkpoints differ in integer widths and struct order."""
+    """`array` as `wanted`: other writers' checkpoints differ in integer widths and struct order.
+
+    TypeError for a column of another kind: a number is no path, although Arrow would cast it.
+    """
     if array.type.equals(wanted):
         return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), wanted)
+    if not _is_of_kind(array.type, wanted):
+        raise TypeError(f"a column is of type {array.type}, not {wanted}")
     if pa.types.is_struct(wanted):
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
         return pa.chunked_array([_conform_struct(chunk, wanted) for chunk in chunks], wanted)
-    if pa.types.is_null(array.type):
-        return pa.nulls(len(array), wanted)
     return array.cast(wanted)
 
 
@@ -160,6 +165,33 @@ def _combined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return column.combine_chunks()
+
+
+def _is_of_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_dictionary(found):
+        return _is_of_kind(found.value_type, wanted)
+    if pa.types.is_string(wanted):
+        # Text without a mark is bytes to Arrow, which checks them when it casts.
+        return any(is_kind(found) for is_kind in _TEXT_KINDS)
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(found))
+    if pa.types.is_map(wanted):
+        return bool(
+            pa.types.is_map(found)
+            and _is_of_kind(found.key_type, wanted.key_type)
+            and (pa.types.is_null(found.item_type) or _is_of_kind(found.item_type, wanted.item_type))
+        )
+    return bool(found.id == wanted.id)
+
+
+_TEXT_KINDS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+)
 
 
 def _conform_struct(array: pa.StructArray, wanted: pa.StructType) -> pa.StructArray:

@@ -12,6 +12,7 @@ Statistics" and "Partition Value Serialization".
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from decimal import Decimal, InvalidOperation
@@ -22,7 +23,13 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from pyspark_delta.errors.table import PartitionValueError
-from pyspark_delta.kernel.protocol.datetimes import parse_date, parse_timestamp
+from pyspark_delta.kernel.protocol.codec import dumps
+from pyspark_delta.kernel.protocol.datetimes import (
+    format_date,
+    format_timestamp,
+    parse_date,
+    parse_timestamp,
+)
 from pyspark_delta.kernel.protocol.partition_values import parse_partition_value
 from pyspark_delta.kernel.protocol.types import DataType, StructType
 
@@ -47,6 +54,11 @@ def parse_stats(stats: pa.Array, wanted: pa.StructType) -> pa.StructArray:
     )
 
 
+def stats_texts(parsed: pa.StructArray) -> pa.Array:
+    """Typed statistics as JSON text again, for checkpoints that hold nothing else."""
+    return pa.array(_texts(parsed), pa.string())
+
+
 def parse_partition_values(
     values: pa.MapArray, schema: StructType, wanted: pa.StructType
 ) -> pa.StructArray:
@@ -66,10 +78,13 @@ def _parse_fast(stats: pa.Array, wanted: pa.StructType) -> pa.StructArray | None
     try:
         # In a wrapper each text is one value: two objects in a text, or none, cannot shift rows.
         lines = pc.binary_join_element_wise('{"s":', stats, "}\n", "")
+        data = _contiguous(lines)
         longest = pc.max(pc.binary_length(lines)).as_py()
         table = pa_json.read_json(
-            pa.BufferReader(_contiguous(lines)),
-            read_options=pa_json.ReadOptions(block_size=max(_BLOCK_BYTES, longest + 1)),
+            pa.BufferReader(data),
+            read_options=pa_json.ReadOptions(
+                use_threads=data.size > _BLOCK_BYTES, block_size=max(_BLOCK_BYTES, longest + 1)
+            ),
             parse_options=pa_json.ParseOptions(
                 explicit_schema=pa.schema([("s", _read_type(wanted))]),
                 unexpected_field_behavior="ignore",
@@ -190,6 +205,47 @@ _LEAVES: Mapping[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], Any
     pa.types.is_boolean: _boolean,
     pa.types.is_string: _string,
 }
+
+
+# Back to text.
+
+
+def _texts(array: pa.Array) -> list[str | None]:
+    """Each value as JSON; None for null, which statistics leave out."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        names = [dumps(f.name) for f in kind]
+        children = [_texts(array.field(i)) for i in range(len(names))]
+        present = array.is_valid().to_pylist()
+        return [
+            _object(names, row) if valid else None
+            for valid, row in zip(present, zip(*children, strict=True), strict=True)
+        ]
+    if pa.types.is_date(kind):
+        days = array.cast(pa.int32()).to_pylist()
+        return [None if day is None else f'"{format_date(day)}"' for day in days]
+    if pa.types.is_timestamp(kind):
+        zone = "" if kind.tz is None else "Z"
+        micros = array.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).to_pylist()
+        return [None if value is None else _moment(value, zone) for value in micros]
+    return [None if value is None else _scalar(value) for value in array.to_pylist()]
+
+
+def _object(names: list[str], values: tuple[str | None, ...]) -> str:
+    pairs = zip(names, values, strict=True)
+    return "{" + ",".join(f"{name}:{text}" for name, text in pairs if text is not None) + "}"
+
+
+def _moment(micros: int, zone: str) -> str:
+    return f'"{format_timestamp(micros, separator="T", fraction_digits=6)}{zone}"'
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, float) and not math.isfinite(value):
+        return '"NaN"' if math.isnan(value) else f'"{"-" if value < 0 else ""}Infinity"'
+    return dumps(value)
 
 
 # Partition values.

@@ -213,15 +213,17 @@ class _Binder:
         column, _ = self._found(column)
         parts = [self._compared("=", column, value) for value in values if value.value is not None]
         has_null = len(parts) < len(values)
-        plain = [part for part in parts if isinstance(part, Comparison)]
-        kinds = {part.right.data_type for part in plain if isinstance(part.right, Literal)}
-        if not plain:
+        literals = [p.right for p in parts if isinstance(p, Comparison)]
+        values = tuple(dict.fromkeys(v for v in literals if isinstance(v, Literal)))
+        kinds = {value.data_type for value in values}
+        if kinds == {INTEGER, LONG}:
+            values, kinds = tuple(Literal(value.value, LONG) for value in values), {LONG}
+        if not values:
             return NULL if has_null else never(column)
         if len(kinds) > 1:
-            return disjunction([*plain, *([NULL] if has_null else [])])
-        literals = tuple(dict.fromkeys(part.right for part in plain))
-        nulls = (Literal(None, VOID),) if has_null else ()
-        return In(column, (*literals, *nulls))  # type: ignore[arg-type]
+            either = [Comparison("=", column, value) for value in values]
+            return disjunction([*either, *([NULL] if has_null else [])])
+        return In(column, (*values, Literal(None, VOID)) if has_null else values)
 
 
 Rule = Callable[[str, Column, DataType, Literal, tzinfo], Predicate | None]
@@ -242,7 +244,9 @@ def _against_number(
     number = _decimal(inner)
     step = number.quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, _EXACT)
     if isinstance(kind, DecimalType):
-        most = Decimal(10).scaleb(_MAX_DECIMAL_DIGITS - scale, _EXACT) - Decimal(1).scaleb(-scale)
+        most = _EXACT.subtract(
+            Decimal(1).scaleb(_MAX_DECIMAL_DIGITS - scale), Decimal(1).scaleb(-scale)
+        )
         limits = (-most, most)
         made = Literal(step, DecimalType(_MAX_DECIMAL_DIGITS, scale))
     else:

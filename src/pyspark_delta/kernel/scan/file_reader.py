@@ -69,6 +69,12 @@ def read_rows(
             raise _unreadable(address, f"it has {start} rows, its footer says {num_rows}")
 
 
+def batch_without_columns(num_rows: int) -> pa.RecordBatch:
+    """A batch that has rows, but no column to count them by: only a struct can make one."""
+    empty = pa.Array.from_buffers(pa.struct([]), num_rows, [None], 0)
+    return pa.RecordBatch.from_struct_array(empty)
+
+
 def _open(store: LogStore, path: str) -> pq.ParquetFile:
     return pq.ParquetFile(
         store.arrow_file(path),
@@ -93,7 +99,7 @@ def _batches(
     """What the file holds of the projection, every row of it, in order."""
     if not projection.leaves:
         for start in range(0, num_rows, batch_size):
-            yield _without_columns(min(batch_size, num_rows - start))
+            yield batch_without_columns(min(batch_size, num_rows - start))
         return
     # One row group after the other: what is buffered ahead is one of them, not the file.
     for group in range(file.num_row_groups):
@@ -124,12 +130,6 @@ def _kept(batch: pa.RecordBatch, vector: DeletionVector, start: int) -> pa.Recor
 def _positions(start: int, stop: int) -> pa.Array:
     counted = pa.array(range(stop - start), pa.uint64())
     return pc.add(counted, pa.scalar(start, pa.uint64()))
-
-
-def _without_columns(num_rows: int) -> pa.RecordBatch:
-    # A batch of no columns has rows only when it is made of a struct.
-    empty = pa.Array.from_buffers(pa.struct([]), num_rows, [None], 0)
-    return pa.RecordBatch.from_struct_array(empty)
 
 
 @contextmanager

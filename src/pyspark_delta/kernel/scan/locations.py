@@ -49,10 +49,9 @@ class Locations:
         absolute = pa.repeat(pa.scalar(False), len(column))
         if _may_be_suspicious(column):
             suspicious = pc.match_substring_regex(column, _SUSPICIOUS)
-            found = [self._resolved(path) for path in column.filter(suspicious).to_pylist()]
-            names, flags = [name for name, _ in found], [flag for _, flag in found]
-            column = pc.replace_with_mask(column, suspicious, pa.array(names, pa.string()))
-            absolute = pc.replace_with_mask(absolute, suspicious, pa.array(flags, pa.bool_()))
+            names, flags = self._all_resolved(column.filter(suspicious))
+            column = pc.replace_with_mask(column, suspicious, names)
+            absolute = pc.replace_with_mask(absolute, suspicious, flags)
         return pa.table({LOCATION: column, IS_ABSOLUTE: absolute})
 
     def open(self, path: str) -> tuple[LogStore, str]:
@@ -67,6 +66,36 @@ class Locations:
         if served is None:
             raise self._outside(location)
         return served
+
+    def _all_resolved(self, paths: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Paths that need a look, resolved; one look serves all files of a directory."""
+        # With a slash in front there is a directory always, if only an empty one.
+        slashed = pc.binary_join_element_wise("", paths, "/")
+        parts = pc.split_pattern(slashed, "/", max_splits=1, reverse=True)
+        directories = pc.list_element(parts, 0).dictionary_encode()
+        resolved = pa.array(
+            [self._inside(name[1:]) for name in directories.dictionary.to_pylist()], pa.string()
+        )
+        # A plain name behind a directory inside of the table is inside of it as well.
+        names = pc.list_element(parts, 1)
+        names = pc.if_else(pc.match_substring_regex(names, _SUSPICIOUS), None, names)
+        joined = pc.binary_join_element_wise(resolved.take(directories.indices), names, "/")
+        rest = pc.is_null(joined)
+        found = [self._resolved(path) for path in paths.filter(rest).to_pylist()]
+        locations = pa.array([location for location, _ in found], pa.string())
+        flags = pa.array([is_absolute for _, is_absolute in found], pa.bool_())
+        return (
+            pc.replace_with_mask(joined, rest, locations),
+            pc.replace_with_mask(rest, rest, flags),
+        )
+
+    def _inside(self, directory: str) -> str | None:
+        """The decoded path of a directory inside of the table; None when it needs more thought."""
+        try:
+            found = resolve_action_path(directory, self.table.root_uri)
+        except UnsafePathError:
+            return None
+        return None if found.is_absolute else found.path
 
     def _resolved(self, path: str) -> tuple[str, bool]:
         try:

@@ -59,6 +59,7 @@ _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE"})
 _BEHIND_OPERAND = frozenset({*_OPERATORS, "IS", "IN", "BETWEEN", "LIKE", "NOT"})
+_BEHIND_COLUMN = _BEHIND_OPERAND | {"AND", "OR", ")", ",", ".", "THEN", "ELSE", "END"}
 _NEVER_COLUMNS = RESERVED - {"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TABLE", "END"}
 
 
@@ -124,6 +125,7 @@ class _Parser:
         self._lenient = lenient
         self._tokens = tokenize(text)
         self._closing = _matching_parentheses(self._tokens)
+        _check_cases(self._tokens)
         self._at = 0
         self._depth = 0
 
@@ -432,6 +434,16 @@ def _negated(predicate: Predicate) -> Predicate:
 def _is_null(operand: Operand) -> Predicate:
     assert isinstance(operand, Literal)
     return TRUE if operand.value is None else FALSE
+
+
+def _check_cases(tokens: list[Token]) -> None:
+    """Refuse a text of which it is not certain where a CASE ends: its ANDs are not ours."""
+    words = [token.word for token in tokens]
+    for word, behind in zip(words, words[1:], strict=False):
+        if word == "CASE" and behind in _BEHIND_COLUMN:
+            raise _NotUnderstoodError("CASE may be a column here", 0)
+    if "CASE" in words and words.count("CASE") != words.count("END"):
+        raise _NotUnderstoodError("CASE and END do not match", 0)
 
 
 def _matching_parentheses(tokens: list[Token]) -> dict[int, int]:

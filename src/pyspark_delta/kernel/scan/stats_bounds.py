@@ -120,17 +120,18 @@ def _moved(microseconds: pa.Array, side: Side, slack: pa.Array | pa.Scalar) -> p
     """Timestamps of statistics moved by the millisecond they are cut to, and by `slack`."""
     if side is Side.LOWER:
         least = MIN_LONG + _OFFSET_SECONDS
-        return pc.subtract(pc.max_element_wise(microseconds, least, skip_nulls=False), slack)
+        moved = pc.subtract(pc.max_element_wise(microseconds, least, skip_nulls=False), slack)
+        return pc.if_else(pc.less(microseconds, least), MIN_LONG, moved)
     most = MAX_LONG - _OFFSET_SECONDS - _MILLISECOND
-    capped = pc.min_element_wise(microseconds, most, skip_nulls=False)
-    return pc.add(pc.add(capped, slack), _MILLISECOND)
+    moved = pc.add(pc.min_element_wise(microseconds, most, skip_nulls=False), slack)
+    return pc.if_else(pc.greater(microseconds, most), MAX_LONG, pc.add(moved, _MILLISECOND))
 
 
 def _decimal_bound(raw: pa.Array, data_type: DecimalType, side: Side) -> pa.Array:
     if data_type.precision <= _DOUBLE_DIGITS:
         return raw
     scale = data_type.scale
-    kind, wide = pa.decimal128(_MAX_DIGITS, scale), pa.decimal256(76, scale)
+    kind, wide = pa.decimal128(_MAX_DIGITS, scale), pa.decimal256(_MAX_DIGITS + 2, scale)
     limit = pa.scalar(Decimal(10) ** (_MAX_DIGITS - 1 - scale), kind)
     has_room = pc.less(pc.abs(raw), limit)
     kept = pc.if_else(has_room, raw, pa.scalar(None, kind))

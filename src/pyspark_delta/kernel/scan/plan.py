@@ -1,0 +1,257 @@
+"""`ScanPlan`: which files a read of a table needs, what of them, and what that read depends on.
+
+Files go by partition values and statistics; what is left is exact: every file that may hold a
+wanted row, its deletion vector, and where it is.  Nothing but the log is read.
+PROTOCOL.md, "Reader Version Requirements", "Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.errors.table import CorruptLogError, DeletionVectorError, SchemaError
+from pyspark_delta.kernel.log.frames import ADD_SCHEMA
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol.actions import Metadata
+from pyspark_delta.kernel.protocol.column_mapping import (
+    MODE_KEY,
+    ColumnMappingMode,
+    physical_name,
+    physical_schema,
+)
+from pyspark_delta.kernel.protocol.features import supported_features
+from pyspark_delta.kernel.protocol.type_widening import check_type_changes
+from pyspark_delta.kernel.protocol.types import StructField, StructType
+from pyspark_delta.kernel.scan.binding import bind
+from pyspark_delta.kernel.scan.literals import zone_named
+from pyspark_delta.kernel.scan.locations import Locations
+from pyspark_delta.kernel.scan.partitions import partition_columns_table, typed_partitions
+from pyspark_delta.kernel.scan.predicate_sql import parse_predicate
+from pyspark_delta.kernel.scan.predicates import (
+    TRUE,
+    Predicate,
+    columns_of,
+    split_partition_part,
+)
+from pyspark_delta.kernel.scan.skipping import skipping_mask
+from pyspark_delta.kernel.scan.stats_columns import Leaf, stats_leaves
+from pyspark_delta.kernel.scan.stats_cache import parsed_stats
+from pyspark_delta.kernel.storage.base import LogStore
+
+PLANNED_COLUMNS = (
+    "path",
+    "partitionValues",
+    "size",
+    "modificationTime",
+    "deletionVector",
+    "baseRowId",
+    "defaultRowCommitVersion",
+)
+"""What a plan tells of a file, as the log has it; `location` and `isAbsolute` come behind."""
+
+_TYPE_WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """One read of one version.
+
+    `files` has `PLANNED_COLUMNS`, `location` (a decoded path below the table's root, or a URI) and
+    `isAbsolute` (which of the two).  `filter` is the whole condition, bound to the table's types;
+    `partition_filter` holds for every row of `files` already, `data_filter` is left to apply.
+    """
+
+    version: int
+    metadata: Metadata
+    schema: StructType
+    """The columns that were asked for, in that order, under logical names."""
+    data_schema: StructType
+    """What has to be read of the files: these columns and those of `data_filter`."""
+    partition_schema: StructType
+    """The partition columns among them; their values come from the log, never from a file."""
+    filter: Predicate
+    partition_filter: Predicate
+    data_filter: Predicate
+    files: pa.Table
+    num_files: int
+    """How many files the version has; `files` are those of them that are read."""
+    time_zone: str
+    """That of days in the filter, and of partition values that do not say theirs."""
+
+    @property
+    def partitions(self) -> pa.Table:
+        """The values of `partition_schema` for each of `files`, typed, under logical names."""
+        keys = {f.name: physical_name(f, self.mode) for f in self.partition_schema}
+        zone = zone_named(self.time_zone)
+        return typed_partitions(self.files, self.partition_schema, keys, zone=zone)
+
+    @property
+    def mode(self) -> ColumnMappingMode:
+        """How columns are found in the files."""
+        return mapping_mode(self.metadata)
+
+    @property
+    def physical_schema(self) -> StructType:
+        """`data_schema` under the names that the files have, ids in the fields' metadata."""
+        return physical_schema(self.data_schema, self.mode)
+
+
+def plan_scan(
+    snapshot: Snapshot,
+    columns: Iterable[str] | None = None,
+    filter: str | Predicate | None = None,
+    *,
+    allowed_roots: Sequence[LogStore] = (),
+    time_zone: str = "UTC",
+) -> ScanPlan:
+    """How to read `columns` (all without any) of the rows for which `filter` is true.
+
+    A filter in text is SQL and must be understood; in a tree `Unknown` parts rule no file out, and
+    are left in `data_filter`.  Files outside of the table are refused unless they are below one
+    of `allowed_roots`.  `time_zone` is where the filter's days begin, and where partition values
+    were written that are timestamps and do not say so.
+    """
+    metadata = snapshot.metadata
+    _check_schema(snapshot)
+    schema = _asked_columns(metadata.schema, columns)
+    predicate = bound_filter(filter, metadata.schema, time_zone=time_zone)
+    partition_filter, data_filter = split_partition_part(predicate, metadata.partition_columns)
+    wanted = {f.name for f in schema} | {path[0] for path in columns_of(data_filter)}
+    files = select_files(snapshot, predicate, PLANNED_COLUMNS, time_zone=time_zone)
+    _check_vectors(snapshot, files)
+    located = Locations(snapshot.store, allowed_roots).resolve(files.column("path"))
+    for name in located.schema.names:
+        files = files.append_column(name, located.column(name))
+    return ScanPlan(
+        version=snapshot.version,
+        metadata=metadata,
+        schema=schema,
+        data_schema=_among(metadata.data_schema, wanted),
+        partition_schema=_among(metadata.partition_schema, wanted),
+        filter=predicate,
+        partition_filter=partition_filter,
+        data_filter=data_filter,
+        files=files,
+        num_files=snapshot.num_files,
+        time_zone=time_zone,
+    )
+
+
+def select_files(
+    snapshot: Snapshot,
+    predicate: Predicate,
+    columns: Sequence[str] = tuple(ADD_SCHEMA.names),
+    *,
+    time_zone: str = "UTC",
+) -> pa.Table:
+    """The live files that may hold a row for which `predicate` is true, with the add columns named.
+
+    What does not fit the table's names and types, and `Unknown` parts, rule no file out.
+    """
+    if predicate == TRUE:
+        return snapshot.files_with(columns)
+    metadata = snapshot.metadata
+    _, data_part = split_partition_part(predicate, metadata.partition_columns)
+    leaves = stats_leaves(data_part, metadata)
+    names = list(dict.fromkeys([*columns, "path", "partitionValues"]))
+    files, stats = _files_and_stats(snapshot, names, leaves)
+    partitions = None
+    if metadata.partition_columns:
+        partitions = partition_columns_table(files, metadata, zone=zone_named(time_zone))
+    mask = skipping_mask(
+        predicate, stats, metadata.schema, partitions=partitions, time_zone=time_zone
+    )
+    return files.filter(mask).select(list(columns))
+
+
+def _files_and_stats(
+    snapshot: Snapshot, names: Sequence[str], leaves: Sequence[Leaf]
+) -> tuple[pa.Table, pa.Table]:
+    """Columns of every live file, and its statistics: rows that belong together."""
+    while True:
+        state = snapshot.file_state
+        files = snapshot.files_with(names)
+        if snapshot.file_state is not state:
+            continue  # a broken checkpoint was left aside, and with it the order of the files
+        if not leaves:
+            return files, files.select(["path"])
+        try:
+            return files, parsed_stats(state, leaves)
+        except CorruptLogError:
+            snapshot.files_with(["stats"])  # leaves the checkpoint aside, if it can
+            if snapshot.file_state is state:
+                raise
+
+
+def bound_filter(
+    filter: str | Predicate | None, schema: StructType, *, time_zone: str = "UTC"
+) -> Predicate:
+    """A filter with the names and types of `schema`; TRUE for none.
+
+    InvalidPredicateError when it cannot be understood, or names a column that is not there.
+    """
+    if filter is None:
+        return TRUE
+    predicate = parse_predicate(filter, time_zone=time_zone) if isinstance(filter, str) else filter
+    return bind(predicate, schema, time_zone=time_zone)
+
+
+def mapping_mode(metadata: Metadata) -> ColumnMappingMode:
+    """The column mapping mode that a table's properties set."""
+    return ColumnMappingMode.parse(metadata.configuration.get(MODE_KEY))
+
+
+def _check_schema(snapshot: Snapshot) -> None:
+    schema = snapshot.metadata.schema
+    if not len(schema):
+        raise SchemaError("DELTA_READ_TABLE_WITHOUT_COLUMNS", tableName=snapshot.store.root_uri)
+    seen: set[str] = set()
+    for name in snapshot.metadata.partition_columns:
+        if name not in schema:
+            raise SchemaError(
+                "DELTA_PARTITION_COLUMN_NOT_FOUND",
+                columnName=name,
+                schemaMap=", ".join(schema.names),
+            )
+        if name.lower() in seen:
+            raise SchemaError("DELTA_DUPLICATE_COLUMNS_FOUND.PARTITION_COLUMNS", duplicateCols=name)
+        seen.add(name.lower())
+    if _TYPE_WIDENING & supported_features(snapshot.protocol):
+        check_type_changes(schema)
+
+
+def _asked_columns(schema: StructType, columns: Iterable[str] | None) -> StructType:
+    if columns is None:
+        return schema
+    if isinstance(columns, str):
+        raise TypeError("columns are given as several names, not as one text")
+    found: dict[str, StructField] = {}
+    for name in columns:
+        f = schema.get(name)
+        if f is None:
+            raise SchemaError(
+                "DELTA_COLUMN_NOT_FOUND", columnName=name, columnList=", ".join(schema.names)
+            )
+        if f.name in found:
+            raise SchemaError("DELTA_DUPLICATE_COLUMNS_FOUND.READ_SCHEMA", duplicateCols=f.name)
+        found[f.name] = f
+    return StructType(tuple(found.values()))
+
+
+def _among(schema: StructType, names: set[str]) -> StructType:
+    return StructType(tuple(f for f in schema if f.name in names))
+
+
+def _check_vectors(snapshot: Snapshot, files: pa.Table) -> None:
+    vectors = files.column("deletionVector")
+    if vectors.null_count == len(vectors):
+        return
+    if "deletionVectors" not in supported_features(snapshot.protocol):
+        first = pc.index(pc.is_valid(vectors), True).as_py()
+        raise DeletionVectorError(
+            "DELTA_DELETION_VECTOR_FEATURE_NOT_SUPPORTED", path=files.column("path")[first].as_py()
+        )
