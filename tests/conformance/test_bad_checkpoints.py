@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from pyspark_delta.errors import CorruptLogError
 from pyspark_delta.kernel.log.last_checkpoint import json_checksum
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.paths import (
@@ -35,6 +36,7 @@ from tests.support.bad_tables import (
 )
 from tests.support.checkpoints import checkpoint, read_parquet
 from tests.support.guarded import GuardedReader
+from tests.support.reading import open_table
 from tests.support.log_builder import add, metadata, remove
 
 BROKEN = "DELTA_MALFORMED_CHECKPOINT"
@@ -378,6 +380,11 @@ CHECKSUMS = [
         want=frozenset({INTEGRITY, "DELTA_INVALID_PROTOCOL_VERSION"}),
     ),
     Case(
+        name="neither protocol nor metadata",
+        build=lambda table: _checksum(table, protocol=None, metadata=None),
+        want=ROWS,
+    ),
+    Case(
         name="garbage",
         build=lambda table: table.good().write(checksum_path(1), b"\x00\xff{"),
         want=ROWS,
@@ -414,6 +421,40 @@ def test_a_checksum_is_never_trusted_against_the_log(
     case: Case, tmp_path: Path, guarded: GuardedReader
 ) -> None:
     check(case, tmp_path, guarded)
+
+
+@pytest.mark.parametrize("question", ["transactions", "domains", "protocol", "metadata"])
+def test_a_wrong_checksum_is_found_out_whatever_was_asked_first(
+    question: str, tmp_path: Path
+) -> None:
+    table = BadTable(tmp_path)
+    _checksum(table, metadata=_other_schema())
+    snapshot = open_table(str(table.root)).snapshot
+    getattr(snapshot, question)
+    for _ in range(2):
+        with pytest.raises(CorruptLogError) as caught:
+            snapshot.files  # noqa: B018
+        assert caught.value.condition == INTEGRITY
+
+
+def test_a_wrong_checksum_is_found_out_after_a_refresh_too(tmp_path: Path) -> None:
+    table = BadTable(tmp_path)
+    _checksum(table, metadata=_other_schema())
+    log = open_table(str(table.root))
+    assert log.snapshot.version == 0
+    table.commit(remove("nobody"))
+    snapshot = log.update()
+    assert snapshot.version == 1
+    with pytest.raises(CorruptLogError, match=INTEGRITY):
+        snapshot.files  # noqa: B018
+
+
+def test_transactions_of_a_checksum_give_way_to_those_of_the_log(tmp_path: Path) -> None:
+    table = BadTable(tmp_path)
+    _checksum(table, setTransactions=[{"appId": "liar", "version": 1}])
+    snapshot = open_table(str(table.root)).snapshot
+    assert snapshot.num_files == 1
+    assert snapshot.transactions == {}
 
 
 # V2 checkpoints and their sidecars.

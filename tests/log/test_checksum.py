@@ -258,8 +258,20 @@ def test_removed_domains_vanish_and_the_newest_transaction_counts() -> None:
         (add("a"), replace(remove("a"), size=1)),
         (replace(remove("a"), size=10),),
         (replace(remove("a"), size=1), replace(remove("x"), size=1)),
+        (replace(remove("x"), size=1),),
+        (add("a"),),
+        (add("b", data_change=False),),
     ],
-    ids=["no size", "twice", "added and removed", "larger than the table", "more than there are"],
+    ids=[
+        "no size",
+        "twice",
+        "added and removed",
+        "larger than the table",
+        "more than there are",
+        "not live",
+        "live already",
+        "no data changed",
+    ],
 )
 def test_what_cannot_be_summed_exactly_is_not_summed(actions: tuple[Action, ...]) -> None:
     assert advanced(checksum(add("a", size=1)), *actions) is None

@@ -611,7 +611,4 @@ def test_a_transaction_on_no_table_has_nothing_to_show() -> None:
         with pytest.raises(InvalidActionsError):
             look()
     transaction.update_metadata(metadata())
-    assert transaction.schema.names == ("id", "value") or list(transaction.schema.names) == [
-        "id",
-        "value",
-    ]
+    assert list(transaction.schema.names) == ["id", "value"]

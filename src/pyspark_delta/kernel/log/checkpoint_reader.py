@@ -28,6 +28,7 @@ from pyspark_delta.kernel.log.frames import (
     remove_table,
 )
 from pyspark_delta.kernel.log.json_frames import actions_from_json
+from pyspark_delta.kernel.log.parsed_columns import stats_texts
 from pyspark_delta.kernel.log.replay import ColumnSource, FilePart, TableSource
 from pyspark_delta.kernel.log.segment import CheckpointFiles
 from pyspark_delta.kernel.protocol.actions import (
@@ -82,7 +83,18 @@ class CheckpointSource(ColumnSource):
         elif table.num_rows != self._num_rows:
             # Which rows are adds is told by each column anew, and damage may hit one of them.
             raise _malformed(self._path, "its columns do not agree on the number of adds")
+        if "stats" in names and table.num_rows == table.column("stats").null_count:
+            return self._with_parsed_stats(table)
         return table
+
+    def _with_parsed_stats(self, table: pa.Table) -> pa.Table:
+        """Statistics as text from their typed form, for writers that keep only that."""
+        parsed = read_parsed(self._store, self._path, "stats_parsed")
+        if parsed is None or not table.num_rows:
+            return table
+        index = table.schema.get_field_index("stats")
+        texts = stats_texts(parsed.combine_chunks())
+        return table.set_column(index, table.schema.field(index), texts)
 
 
 def open_checkpoint(store: LogStore, files: CheckpointFiles) -> Checkpoint:
@@ -93,9 +105,17 @@ def open_checkpoint(store: LogStore, files: CheckpointFiles) -> Checkpoint:
     actions = [action for path in paths for action in _top_actions(store, path)]
     sidecars = [action for action in actions if isinstance(action, SidecarFile)]
     state = tuple(action for action in actions if isinstance(action, _STATE_ACTIONS))
+    _check_state(paths[0], state)
     if sidecars:
         return Checkpoint(files.version, state, _sidecar_paths(store, paths[0], sidecars))
     return Checkpoint(files.version, state, tuple(paths))
+
+
+def _check_state(path: str, state: Sequence[Action]) -> None:
+    """A checkpoint holds the whole state: one without these was not finished."""
+    for kind in (Protocol, Metadata):
+        if not any(isinstance(action, kind) for action in state):
+            raise _malformed(path, f"it has no {kind.KEY}")
 
 
 def checkpoint_parts(store: LogStore, checkpoint: Checkpoint) -> list[FilePart]:
@@ -223,9 +243,11 @@ def _open_json(store: LogStore, files: CheckpointFiles) -> Checkpoint:
     if not any(isinstance(action, CheckpointMetadata) for action in actions):
         raise _malformed(path, "it has no checkpointMetadata")
     sidecars = [action for action in actions if isinstance(action, SidecarFile)]
+    state = tuple(action for action in actions if isinstance(action, _STATE_ACTIONS))
+    _check_state(path, state)
     return Checkpoint(
         version=files.version,
-        state_actions=tuple(a for a in actions if isinstance(a, _STATE_ACTIONS)),
+        state_actions=state,
         file_paths=_sidecar_paths(store, path, sidecars),
         json_adds=tuple(a for a in actions if isinstance(a, AddFile)),
         json_removes=tuple(a for a in actions if isinstance(a, RemoveFile)),

@@ -240,10 +240,12 @@ def advance_checksum(
     """
     added, removed, other = tuple(adds), tuple(removes), tuple(others)
     base = _BEFORE_THE_FIRST if previous is None else previous
-    if operation in _READDING_OPERATIONS and added:
+    if base.num_files and _may_add_again(added, removed, operation):
         return None
     keys = [_key(action, root_uri) for action in (*added, *removed)]
     if len(set(keys)) != len(keys) or any(remove.size is None for remove in removed):
+        return None
+    if not _fits(base, keys[: len(added)], keys[len(added) :], root_uri):
         return None
     metadata = _newest(other, Metadata) or base.metadata
     protocol = _newest(other, Protocol) or base.protocol
@@ -345,8 +347,26 @@ def _key(action: FileAction, root_uri: str) -> str:
     assert isinstance(action, AddFile | RemoveFile)
     vector = action.deletion_vector
     if vector is None and _PLAIN_PATH.fullmatch(action.path):
-        return action.path  # what `file_key` gives, a hundred times faster
+        return action.path  # what `file_key` gives, without its checks
     return file_key(action.path, None if vector is None else vector.unique_id, root_uri)
+
+
+def _may_add_again(
+    added: tuple[AddFile, ...], removed: tuple[RemoveFile, ...], operation: str | None
+) -> bool:
+    """Whether files that are live may be added again, with other statistics or row ids."""
+    if operation in _READDING_OPERATIONS:
+        return bool(added)
+    # No data changes and no file goes: then none can have come.
+    return not removed and not all(add.data_change for add in added)
+
+
+def _fits(base: VersionChecksum, added: list[str], removed: list[str], root_uri: str) -> bool:
+    """Whether what is added was not live and what is removed was, where all files are known."""
+    if base.all_files is None:
+        return True
+    live = {_key(add, root_uri) for add in base.all_files}
+    return live.issuperset(removed) and live.isdisjoint(added)
 
 
 def _newest(actions: tuple[Action, ...], kind: type[_Item]) -> _Item | None:

@@ -179,7 +179,9 @@ def _is_of_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(
             pa.types.is_map(found)
             and _is_of_kind(found.key_type, wanted.key_type)
-            and (pa.types.is_null(found.item_type) or _is_of_kind(found.item_type, wanted.item_type))
+            and (
+                pa.types.is_null(found.item_type) or _is_of_kind(found.item_type, wanted.item_type)
+            )
         )
     return bool(found.id == wanted.id)
 

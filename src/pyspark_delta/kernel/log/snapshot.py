@@ -277,17 +277,17 @@ class Snapshot:
                     self._file_state, self._pending = base, None
                 else:
                     self._file_state = self._replayed_files()
-                    self._verify_checksum()
                     self._frames = None
             return self._file_state
 
     def _replayed_files(self) -> FileState:
         checkpoint = self._opened_checkpoint()
         parts = [] if checkpoint is None else checkpoint_parts(self.store, checkpoint)
-        frames = self._read_frames()
-        if self._state is None:
-            self._state = self._replayed_state()
-        return replay(parts, frames)
+        files = replay(parts, self._read_frames())
+        state = self._replayed_state()
+        self._verify(state, files)
+        self._state = state
+        return files
 
     def _read_frames(self) -> tuple[ActionFrame, ...]:
         if self._frames is None:
@@ -331,18 +331,19 @@ class Snapshot:
             )
         return info.in_commit_timestamp
 
-    def _verify_checksum(self) -> None:
-        """A checksum is a short cut, never an authority: replay wins, and says that they differ."""
-        checksum, files = self._checksum, self._file_state
-        if checksum is None or files is None or self._state is None:
-            return
-        if (self._state.protocol, self._state.metadata) != (checksum.protocol, checksum.metadata):
-            raise CorruptLogError(
-                "DELTA_TXN_LOG_FAILED_INTEGRITY",
-                version=self.version,
-                mismatchStringOpt="protocol or metadata differ from the checksum file",
-            )
-        if checksum.num_files != files.num_files:
+    def _verify(self, state: TableState, files: FileState) -> None:
+        """What a checksum said is a short cut, never an authority: replay is."""
+        checksum = self._checksum
+        known = self._state or checksum
+        for name in ("protocol", "metadata"):
+            said = getattr(known, name, None)
+            if said is not None and said != getattr(state, name):
+                raise CorruptLogError(
+                    "DELTA_TXN_LOG_FAILED_INTEGRITY",
+                    version=self.version,
+                    mismatchStringOpt=f"its {name} differs from that of a checksum file",
+                )
+        if checksum is not None and checksum.num_files != files.num_files:
             logger.warning(
                 "version %d of %s has %d files, its checksum file says %d; the checksum is ignored",
                 self.version,
@@ -377,7 +378,7 @@ class Snapshot:
         except DeltaError:
             raise error from None
         logger.warning("going on without a broken checkpoint: %s", error)
-        self._checkpoint = self._frames = self._file_state = self._pending = None
+        self._checkpoint = self._frames = self._file_state = self._pending = self._state = None
 
 
 def _state_of_checksum(checksum: VersionChecksum) -> TableState | None:

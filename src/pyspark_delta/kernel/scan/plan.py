@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from pyspark_delta.errors.table import CorruptLogError, DeletionVectorError, SchemaError
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA
+from pyspark_delta.kernel.log.replay import FileState
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import (
@@ -38,8 +39,8 @@ from pyspark_delta.kernel.scan.predicates import (
     split_partition_part,
 )
 from pyspark_delta.kernel.scan.skipping import skipping_mask
-from pyspark_delta.kernel.scan.stats_columns import Leaf, stats_leaves
 from pyspark_delta.kernel.scan.stats_cache import parsed_stats
+from pyspark_delta.kernel.scan.stats_columns import stats_leaves
 from pyspark_delta.kernel.storage.base import LogStore
 
 PLANNED_COLUMNS = (
@@ -154,37 +155,51 @@ def select_files(
     """
     if predicate == TRUE:
         return snapshot.files_with(columns)
-    metadata = snapshot.metadata
-    _, data_part = split_partition_part(predicate, metadata.partition_columns)
-    leaves = stats_leaves(data_part, metadata)
     names = list(dict.fromkeys([*columns, "path", "partitionValues"]))
-    files, stats = _files_and_stats(snapshot, names, leaves)
-    partitions = None
-    if metadata.partition_columns:
-        partitions = partition_columns_table(files, metadata, zone=zone_named(time_zone))
-    mask = skipping_mask(
-        predicate, stats, metadata.schema, partitions=partitions, time_zone=time_zone
-    )
-    return files.filter(mask).select(list(columns))
-
-
-def _files_and_stats(
-    snapshot: Snapshot, names: Sequence[str], leaves: Sequence[Leaf]
-) -> tuple[pa.Table, pa.Table]:
-    """Columns of every live file, and its statistics: rows that belong together."""
     while True:
         state = snapshot.file_state
         files = snapshot.files_with(names)
         if snapshot.file_state is not state:
             continue  # a broken checkpoint was left aside, and with it the order of the files
-        if not leaves:
-            return files, files.select(["path"])
         try:
-            return files, parsed_stats(state, leaves)
-        except CorruptLogError:
+            return _chosen(files, state, snapshot.metadata, predicate, time_zone).select(
+                list(columns)
+            )
+        except CorruptLogError as error:
+            if error.condition != "DELTA_MALFORMED_CHECKPOINT":
+                raise
             snapshot.files_with(["stats"])  # leaves the checkpoint aside, if it can
             if snapshot.file_state is state:
                 raise
+
+
+def _chosen(
+    files: pa.Table, state: FileState, metadata: Metadata, predicate: Predicate, time_zone: str
+) -> pa.Table:
+    """Those of `files`, which are all of `state`, that `predicate` does not rule out."""
+    partition_part, data_part = split_partition_part(predicate, metadata.partition_columns)
+    partitions = None
+    if metadata.partition_columns:
+        partitions = partition_columns_table(files, metadata, zone=zone_named(time_zone))
+    mask = skipping_mask(
+        partition_part,
+        files.select(["path"]),
+        metadata.schema,
+        partitions=partitions,
+        time_zone=time_zone,
+    )
+    left = files.filter(mask)
+    if data_part == TRUE:
+        return left
+    leaves = stats_leaves(data_part, metadata)
+    mask = skipping_mask(
+        data_part,
+        parsed_stats(state, mask, leaves) if leaves else left.select(["path"]),
+        metadata.schema,
+        partitions=None if partitions is None else partitions.filter(mask),
+        time_zone=time_zone,
+    )
+    return left.filter(mask)
 
 
 def bound_filter(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import tzinfo
+from itertools import pairwise
 
 from pyspark_delta.errors.table import InvalidPredicateError
 from pyspark_delta.kernel.protocol.types import DataType, DecimalType, StructType
@@ -439,7 +440,7 @@ def _is_null(operand: Operand) -> Predicate:
 def _check_cases(tokens: list[Token]) -> None:
     """Refuse a text of which it is not certain where a CASE ends: its ANDs are not ours."""
     words = [token.word for token in tokens]
-    for word, behind in zip(words, words[1:], strict=False):
+    for word, behind in pairwise(words):
         if word == "CASE" and behind in _BEHIND_COLUMN:
             raise _NotUnderstoodError("CASE may be a column here", 0)
     if "CASE" in words and words.count("CASE") != words.count("END"):

@@ -22,38 +22,49 @@ from pyspark_delta.kernel.scan.stats_columns import (
     stat_name,
 )
 
+# Partition values may leave so few files that parsing the others for later does not pay.
+_FEW = 0.2
+
 _KEPT: WeakKeyDictionary[ColumnSource, dict[Leaf, pa.Table]] = WeakKeyDictionary()
 _LOCK = Lock()
 
 
-def parsed_stats(state: FileState, leaves: Sequence[Leaf]) -> pa.Table:
-    """Counts and bounds of `leaves` for every live file, rows as in `state.columns`."""
-    tables = [_part_stats(part, leaves) for part in state.parts]
-    if not tables:
-        return parse_stats(pa.chunked_array([], pa.string()), leaves)
+def parsed_stats(state: FileState, wanted: pa.BooleanArray, leaves: Sequence[Leaf]) -> pa.Table:
+    """Counts and bounds of `leaves`, for the live files that are `wanted`.
+
+    `wanted` has a row for each row of `state.columns`, and the result one for each that is true.
+    """
+    tables = [parse_stats(pa.chunked_array([], pa.string()), leaves)]
+    start = 0
+    for part in state.parts:
+        tables.append(_part_stats(part, wanted.slice(start, part.num_live), leaves))
+        start += part.num_live
     return pa.concat_tables(tables)
 
 
-def _part_stats(part: FilePart, leaves: Sequence[Leaf]) -> pa.Table:
-    table = _source_stats(part.source, leaves)
-    return table if part.live is None else table.filter(part.live)
-
-
-def _source_stats(source: ColumnSource, leaves: Sequence[Leaf]) -> pa.Table:
+def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf]) -> pa.Table:
+    if not wanted.true_count:
+        return parse_stats(pa.chunked_array([], pa.string()), leaves)
     with _LOCK:
-        kept = _KEPT.setdefault(source, {})
+        kept = _KEPT.setdefault(part.source, {})
     # Two threads may parse the same: that is a waste, and no harm.
     missing = [leaf for leaf in leaves if leaf not in kept]
     if missing:
-        parsed = parse_stats(source.columns(["stats"]).column("stats"), missing)
-        for leaf in missing:
-            kept[leaf] = parsed.select(
-                [name for name in _names(leaf) if name in parsed.column_names]
-            )
-    columns = {name: kept[leaf].column(name) for leaf in leaves for name in kept[leaf].column_names}
-    return pa.table(columns)
+        texts = part.source.columns(["stats"])
+        if wanted.true_count < _FEW * len(part.keys):
+            return parse_stats(_live(part, texts).filter(wanted).column("stats"), leaves)
+        _keep(kept, parse_stats(texts.column("stats"), missing), missing)
+    columns = {name: kept[leaf].column(name) for leaf in leaves for name in kept[leaf].schema.names}
+    return _live(part, pa.table(columns)).filter(wanted)
 
 
-def _names(leaf: Leaf) -> list[str]:
-    stats = [NULL_COUNT, *(side.value for side in Side)]
-    return [NUM_RECORDS, *(stat_name(stat, leaf.path) for stat in stats)]
+def _live(part: FilePart, table: pa.Table) -> pa.Table:
+    return table if part.live is None else table.filter(part.live)
+
+
+def _keep(kept: dict[Leaf, pa.Table], parsed: pa.Table, leaves: Sequence[Leaf]) -> None:
+    stats = (NULL_COUNT, *(side.value for side in Side))
+    present = set(parsed.schema.names)
+    for leaf in leaves:
+        names = [stat_name(stat, leaf.path) for stat in stats]
+        kept[leaf] = parsed.select([NUM_RECORDS, *(name for name in names if name in present)])

@@ -30,8 +30,6 @@ from pyspark_delta.kernel.storage.uris import absolute_uri
 STAGING_PREFIX = ".delta-staging-"
 """How the name of an unfinished file begins."""
 
-_LOG_DIRECTORY = "_delta_log"
-
 
 class LocalStore(LogStore):
     """Files under the directory `root`, a literal path.
@@ -39,7 +37,7 @@ class LocalStore(LogStore):
     `fsync` makes a finished write survive a power cut, at the price of a disk flush for the file
     and one for its directory; without it a write survives the death of the process only.
 
-    Outside of `_delta_log/` a path that crosses a symbolic link out of the root is refused.
+    A path that crosses a symbolic link out of the root is refused.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True) -> None:
@@ -200,15 +198,14 @@ class LocalStore(LogStore):
 
     def _readable(self, path: str) -> str:
         check_relative(path, self._root_uri)
-        if not _is_in_log(path):
-            self._check_contained(path, path)
+        self._check_contained(path, path)
         return self._prefix + path
 
     def _writable(self, path: str) -> str:
         """As `_readable`, but the last name is replaced or removed, not followed."""
         check_relative(path, self._root_uri)
         parent = path.rpartition("/")[0]
-        if parent and not _is_in_log(path):
+        if parent:
             self._check_contained(parent, path)
         return self._prefix + path
 
@@ -295,10 +292,6 @@ class LocalStore(LogStore):
 
     def _error(self, operation: str, path: str, reason: str) -> StorageError:
         return StorageError(operation=operation, path=self.address(path), reason=reason)
-
-
-def _is_in_log(path: str) -> bool:
-    return path.startswith(_LOG_DIRECTORY) and path[len(_LOG_DIRECTORY) :][:1] in ("", "/")
 
 
 def _open_regular(full: str) -> io.FileIO:

@@ -1,0 +1,122 @@
+"""Commits that stream: a table from more actions than memory holds."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyspark_delta.errors import (
+    ConcurrentWriteException,
+    InvalidActionsError,
+    OperationNotAllowedError,
+    SchemaError,
+)
+from pyspark_delta.kernel.protocol.actions import Action, AddFile, SetTransaction
+from pyspark_delta.kernel.storage.local import LocalStore
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.kernel.txn.hooks import InlineRunner
+from tests.support.transactions import (
+    NO_HOOKS,
+    add,
+    live_paths,
+    memory_log,
+    metadata,
+    new_table,
+)
+
+
+def many(count: int) -> Iterator[Action]:
+    for number in range(count):
+        yield add(f"part={number % 7}/{number}")
+
+
+def test_a_streamed_commit_makes_a_table() -> None:
+    log = memory_log()
+    transaction = log.start_transaction()
+    transaction.update_metadata(metadata("part"))
+    done = transaction.commit_large(many(3000), "CONVERT", metrics={"numConvertedFiles": 3000})
+    assert (done.version, done.actions) == (0, ())
+    assert log.snapshot.num_files == 3000
+    info = log.history()[0]
+    assert info.operation == "CONVERT"
+    assert info.operation_metrics == {"numConvertedFiles": "3000"}
+    assert info.txn_id == transaction.txn_id
+    with pytest.raises(InvalidActionsError):
+        transaction.commit([], "WRITE")
+
+
+def test_a_streamed_commit_holds_few_actions_in_memory(table_path: Path) -> None:
+    log = DeltaLog(LocalStore(table_path, fsync=False), hooks=NO_HOOKS)
+    transaction = log.start_transaction()
+    transaction.update_metadata(metadata("part"))
+    sizes: list[int] = []
+
+    def watched() -> Iterator[Action]:
+        for number, action in enumerate(many(40_000)):
+            if number == 5_000:
+                tracemalloc.start()
+            yield action
+        sizes.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+
+    transaction.commit_large(watched(), "CONVERT")
+    assert log.snapshot.num_files == 40_000
+    assert sizes[0] < 8 << 20
+
+
+def test_a_table_that_exists_takes_no_streamed_commit() -> None:
+    with pytest.raises(OperationNotAllowedError):
+        new_table().start_transaction().commit_large(iter([add("a")]), "CONVERT")
+
+
+def test_a_table_that_appears_meanwhile_is_left_alone() -> None:
+    log = memory_log()
+    transaction = log.start_transaction()
+    transaction.update_metadata(metadata())
+    new_table(actions=[add("theirs")], log=memory_log(log.store))
+    with pytest.raises(ConcurrentWriteException) as caught:
+        transaction.commit_large(iter([add("mine")]), "CONVERT")
+    assert '"operation":"CREATE TABLE"' in caught.value.parameters["conflictingCommit"]
+    assert live_paths(log) == ["theirs"]
+
+
+def test_an_action_that_is_wrong_stops_the_stream_and_leaves_no_table() -> None:
+    for wrong, kind in (
+        (add("p=1/a"), SchemaError),
+        (metadata(), InvalidActionsError),
+        (add("a", deletion_vector=None, stats=None), None),
+    ):
+        log = memory_log()
+        transaction = log.start_transaction()
+        transaction.update_metadata(metadata())
+        if kind is None:
+            transaction.commit_large(iter([wrong]), "CONVERT")
+            continue
+        with pytest.raises(kind):
+            transaction.commit_large(iter([add("b"), wrong]), "CONVERT")
+        assert not log.table_exists
+
+
+def test_streamed_files_of_a_tracked_table_get_row_ids() -> None:
+    log = memory_log()
+    transaction = log.start_transaction()
+    transaction.update_metadata(metadata(configuration={"delta.enableRowTracking": "true"}))
+    transaction.commit_large(iter([add("a"), add("b")]), "CONVERT")
+    files = [a for _, actions in log.get_changes(0) for a in actions if isinstance(a, AddFile)]
+    assert [file.base_row_id for file in files] == [0, 10]
+    log.start_transaction().commit([add("c"), SetTransaction(app_id="q", version=1)], "WRITE")
+    assert log.snapshot.files.column("baseRowId").to_pylist() == [0, 10, 20]
+
+
+def test_the_hooks_after_a_streamed_commit_do_not_fail() -> None:
+    log = memory_log(hooks=InlineRunner())
+    transaction = log.start_transaction()
+    transaction.update_metadata(metadata("part"))
+    transaction.commit_large(many(30), "CONVERT")
+    for number in range(10):
+        log.start_transaction().commit([add(f"part=1/x{number}")], "WRITE")
+    assert log.store.exists("_delta_log/00000000000000000010.checkpoint.parquet")
+    assert log.store.exists("_delta_log/00000000000000000010.crc")
