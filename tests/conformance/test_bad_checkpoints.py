@@ -311,11 +311,18 @@ SEVERAL_FILES = [
     ),
     Case(
         name="a checkpoint without protocol and metadata",
+        build=lambda table: _history(table).write(CLASSIC, parquet(ROWS)),
+        want=ROWS,
+        warns=("protocol",),
+    ),
+    Case(
+        name="a checkpoint without protocol and metadata, the commits gone",
         build=lambda table: (
-            _history(table).write(CLASSIC, parquet([{"id": 1, "v": "x"}])),
+            _history(table).write(CLASSIC, parquet(ROWS)),
             _without_commits(table),
         ),
-        want="DELTA_STATE_RECOVER_ERROR",
+        want=BROKEN,
+        says=("protocol",),
     ),
 ]
 
@@ -494,7 +501,8 @@ ESCAPES = {
     "climbing, escaped": "..%2F..%2F..%2F_outside%2Fo.parquet",
     "climbing from its directory": "_delta_log/_sidecars/../../../_outside/o.parquet",
     "with a backslash": "..\\..\\..\\_outside\\o.parquet",
-    "absolute": "/_outside/o.parquet",
+    "absolute": "{outside}/o.parquet",
+    "a URI": "file://{outside}/o.parquet",
     "another host": "//127.0.0.1/x.parquet",
     "another scheme": "http://127.0.0.1:9/x.parquet",
     "the log directory": "_delta_log/00000000000000000002.json",
@@ -511,8 +519,10 @@ ESCAPES = {
 def test_a_sidecar_outside_of_its_directory_is_refused(
     path: str, tmp_path: Path, guarded: GuardedReader
 ) -> None:
-    case = Case(name="", build=lambda table: _v2(table, path), want=UNSAFE)
-    check(case, tmp_path, guarded)
+    def build(table: BadTable) -> None:
+        _v2(table, path.replace("{outside}", os.fspath(table.outside)))
+
+    check(Case(name="", build=build, want=UNSAFE), tmp_path, guarded)
 
 
 SIDECARS = [
@@ -540,6 +550,7 @@ SIDECARS = [
         build=lambda t: _v2(t, ""),
         want=frozenset({UNSAFE, BROKEN}),
     ),
+    Case(name="a sidecar that is a link outside", build=_with_link, want=UNSAFE),
     Case(
         name="a sidecar that names itself",
         build=lambda t: _v2(

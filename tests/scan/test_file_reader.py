@@ -182,6 +182,31 @@ def test_a_damaged_file_gives_the_right_rows_or_a_typed_error(
 NESTED_FILE = nested_file()
 
 
+def test_a_footer_that_claims_endless_rows_is_refused() -> None:
+    data = bytearray(numbered(3))
+    length = int.from_bytes(data[-8:-4], "little")
+    footer = data[-8 - length : -8]
+    # Rows are counted in zigzag: 3 is 6.  The file's count and the group's stand one of each.
+    for at in range(len(footer)):
+        if footer[at] != 6:
+            continue
+        for other in range(at + 1, len(footer)):
+            if footer[other] == 6:
+                endless = bytes(footer[:other]) + ENDLESS + bytes(footer[other + 1 :])
+                endless = endless[:at] + ENDLESS + endless[at + 1 :]
+                claimed = bytes(data[: -8 - length]) + endless
+                claimed += len(endless).to_bytes(4, "little") + b"PAR1"
+                try:
+                    ids(claimed, StructType())
+                except DataFileError as error:
+                    if "rows are in" in error.parameters["reason"]:
+                        return
+    pytest.fail("no footer claimed endless rows")
+
+
+ENDLESS = b"\xfe" + b"\xff" * 7 + b"\x7f"
+
+
 def test_a_file_that_shrinks_while_it_is_read_is_an_error() -> None:
     store = stored(numbered(20_000, row_group_size=5_000, compression="none"))
     rows = read_rows(_Shrinking(store), PATH, SCHEMA, batch_size=1_000)

@@ -292,11 +292,16 @@ def test_other_types_are_judged_too() -> None:
     assert keeps("s.x = 5", stats("s.x", 1, 4), stats("s.x", 1, 9)) == [False, True]
 
 
-def test_long_lists_are_judged_by_their_ends() -> None:
-    values = ", ".join(str(n) for n in range(1000, 3000))
-    files = [stats("n", 0, 999), stats("n", 2000, 2001), stats("n", 3000, 4000)]
-    assert keeps(f"n IN ({values})", *files) == [False, True, False]
-    assert keeps(f"n NOT IN ({values})", *files) == [True] * 3
+def test_long_lists_are_judged_by_ranges() -> None:
+    values = ", ".join(str(n) for n in (*range(1000, 2000), *range(8000, 9000)))
+    spans = [(0, 999), (1500, 1501), (3000, 4000), (8999, 9999), (9000, 9999), (0, 9999)]
+    files = [stats("n", low, high) for low, high in spans]
+    assert keeps(f"n IN ({values})", *files) == [False, True, False, True, False, True]
+    assert keeps(f"n NOT IN ({values})", *files) == [True] * 6
+    assert keeps(f"n NOT IN ({values})", stats("n", 1500, 1500)) == [False]
+    assert keeps(f"d IN ({values})", stats("d", 3000, 4000), stats("d", 0, 1)) == [False, False]
+    assert keeps(f"d NOT IN ({values})", stats("d", 1500, 1500)) == [True]
+    assert keeps(f"d IN ({values}, CAST('NaN' AS DOUBLE))", stats("d", 0, 1)) == [True]
 
 
 def test_partition_values_and_statistics_are_judged_together() -> None:

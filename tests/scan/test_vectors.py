@@ -49,7 +49,7 @@ def test_an_absolute_vector_is_read_from_the_table_or_an_allowed_place() -> None
     descriptor = absolute(source, first)
     assert VectorReader(Locations(source)).read(descriptor) == FIRST
     assert VectorReader(Locations(clone, [source])).read(descriptor) == FIRST
-    with pytest.raises(UnsafePathError, match="outside of the table|its scheme"):
+    with pytest.raises(UnsafePathError, match=r"outside of the table|its scheme"):
         VectorReader(Locations(clone)).read(descriptor)
 
 

@@ -102,10 +102,12 @@ def new_table(path: Path, rows: pa.Table, **options: Any) -> DeltaLog:
     return log
 
 
-def append(log: DeltaLog, rows: pa.Table, *more: Action) -> int:
+def append(log: DeltaLog, rows: pa.Table, *more: Action, with_stats: bool = True) -> int:
     """The version that appends `rows`, one file per partition."""
     transaction = log.start_transaction()
     files = write_files(log.store, transaction.metadata, rows, now_ms=log.now_ms())
+    if not with_stats:
+        files = [replace(file, stats=None) for file in files]
     return transaction.commit([*files, *more], write("Append")).version
 
 

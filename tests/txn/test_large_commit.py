@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -15,11 +13,11 @@ from pyspark_delta.errors import (
     SchemaError,
 )
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, SetTransaction
-from pyspark_delta.kernel.storage.local import LocalStore
-from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.txn.hooks import InlineRunner
+from pyspark_delta.kernel.txn.large_commit import ACTIONS_AT_ONCE
 from tests.support.transactions import (
-    NO_HOOKS,
+    TABLE,
     add,
     live_paths,
     memory_log,
@@ -48,23 +46,38 @@ def test_a_streamed_commit_makes_a_table() -> None:
         transaction.commit([], "WRITE")
 
 
-def test_a_streamed_commit_holds_few_actions_in_memory(table_path: Path) -> None:
-    log = DeltaLog(LocalStore(table_path, fsync=False), hooks=NO_HOOKS)
+class WatchedStore(MemoryStore):
+    """A store that notes how far ahead of its writes the actions are produced."""
+
+    produced = 0
+    farthest_ahead = 0
+
+    def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
+        def watched() -> Iterator[bytes]:
+            written = -3  # the lines of the commit itself
+            for chunk in chunks:
+                ahead = self.produced - written
+                self.farthest_ahead = max(self.farthest_ahead, ahead)
+                written += chunk.count(b"\n")
+                yield chunk
+
+        super().create_from(path, watched())
+
+
+def test_a_streamed_commit_holds_few_actions_in_memory() -> None:
+    store = WatchedStore(None, TABLE)
+    log = memory_log(store)
     transaction = log.start_transaction()
     transaction.update_metadata(metadata("part"))
-    sizes: list[int] = []
 
-    def watched() -> Iterator[Action]:
-        for number, action in enumerate(many(40_000)):
-            if number == 5_000:
-                tracemalloc.start()
+    def counted() -> Iterator[Action]:
+        for action in many(10_000):
+            store.produced += 1
             yield action
-        sizes.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
 
-    transaction.commit_large(watched(), "CONVERT")
-    assert log.snapshot.num_files == 40_000
-    assert sizes[0] < 8 << 20
+    transaction.commit_large(counted(), "CONVERT")
+    assert log.snapshot.num_files == store.produced == 10_000
+    assert store.farthest_ahead <= ACTIONS_AT_ONCE + 3
 
 
 def test_a_table_that_exists_takes_no_streamed_commit() -> None:

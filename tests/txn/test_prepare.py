@@ -97,7 +97,10 @@ REFUSED: dict[str, tuple[list[Action], str]] = {
     ),
     "a path out of the table": ([add("../a", {})], "DELTA_UNSAFE_PATH"),
     "a path on another host": ([add("http://host/a", {})], "DELTA_UNSAFE_PATH"),
-    "a protocol that is lower": ([Protocol(min_writer_version=1)], "DELTA_INVALID_PROTOCOL_DOWNGRADE"),
+    "a protocol that is lower": (
+        [Protocol(min_writer_version=1)],
+        "DELTA_INVALID_PROTOCOL_DOWNGRADE",
+    ),
     "a protocol of the future": (
         [Protocol(min_reader_version=4, min_writer_version=8)],
         "DELTA_INVALID_PROTOCOL_VERSION",

@@ -395,13 +395,12 @@ def test_dropping_a_feature_is_looked_at_again_after_a_winner(
 
 def test_protected_checkpoints_follow_the_version_of_the_drop() -> None:
     key = "delta.requireCheckpointProtectionBeforeVersion"
-    log = new_table(
-        configuration={**DOMAINS, "delta.feature.checkpointProtection": "supported"}
-    )
+    log = new_table(configuration={**DOMAINS, "delta.feature.checkpointProtection": "supported"})
     mine = log.start_transaction()
     mine.update_protocol(
         Protocol(
-            min_writer_version=7, writer_features=("appendOnly", "invariants", "checkpointProtection")
+            min_writer_version=7,
+            writer_features=("appendOnly", "invariants", "checkpointProtection"),
         ),
         is_removal_valid=lambda version: True,
     )

@@ -272,8 +272,8 @@ def _cover(commits: Sequence[LogFile], compactions: Sequence[LogFile]) -> tuple[
     farthest: dict[int, LogFile] = {}
     for file in compactions:
         end = file.name.end_version
-        if end is None or not first <= file.version < end <= last:
-            continue
+        if end is None or not first <= file.version < end <= last or not file.info.size:
+            continue  # an empty one was never finished, or holds nothing that the commits lack
         known = farthest.get(file.version)
         if known is None or (known.name.end_version or 0) < end:
             farthest[file.version] = file

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_delta.errors.base import DeltaError
@@ -26,6 +25,9 @@ from pyspark_delta.kernel.scan.projection import Projection, project
 from pyspark_delta.kernel.storage.base import LogStore
 
 DEFAULT_BATCH_SIZE = 65_536
+
+# Rows that are all alike take almost no room, but writers end a page long before this.
+_MOST_ROWS_PER_BYTE = 1 << 20
 
 
 class Rows(NamedTuple):
@@ -50,10 +52,11 @@ def read_rows(
     """
     address = store.address(path)
     with _translated(address):
-        file = _open(store, path)
-    with file:
+        source = store.arrow_file(path)
+    with source:
         with _translated(address):
-            num_rows = _num_rows(file)
+            file = _opened(source)
+            num_rows = _num_rows(file, source.size())
             projection = project(schema, file.schema_arrow, mode)
         if vector is not None:
             check_rows_exist(vector, num_rows)
@@ -75,9 +78,9 @@ def batch_without_columns(num_rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(empty)
 
 
-def _open(store: LogStore, path: str) -> pq.ParquetFile:
+def _opened(source: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(
-        store.arrow_file(path),
+        source,
         # Nanoseconds would overflow for years that microseconds hold.
         coerce_int96_timestamp_unit="us",
         page_checksum_verification=True,
@@ -85,12 +88,15 @@ def _open(store: LogStore, path: str) -> pq.ParquetFile:
     )
 
 
-def _num_rows(file: pq.ParquetFile) -> int:
+def _num_rows(file: pq.ParquetFile, size: int) -> int:
     metadata = file.metadata
     groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows:
+    num_rows = int(metadata.num_rows)
+    if min(groups, default=0) < 0 or sum(groups) != num_rows:
         raise ValueError("its footer does not agree on the number of rows")
-    return int(metadata.num_rows)
+    if num_rows > _MOST_ROWS_PER_BYTE * size:
+        raise ValueError(f"its footer says that {num_rows} rows are in {size} bytes")
+    return num_rows
 
 
 def _batches(
@@ -123,13 +129,12 @@ def _kept(batch: pa.RecordBatch, vector: DeletionVector, start: int) -> pa.Recor
         return batch
     if len(gone) == batch.num_rows:
         return batch.slice(0, 0)
-    rows = pa.Array.from_buffers(pa.uint64(), len(gone), [None, pa.py_buffer(gone)])
-    return batch.filter(pc.invert(pc.is_in(_positions(start, stop), value_set=rows)))
-
-
-def _positions(start: int, stop: int) -> pa.Array:
-    counted = pa.array(range(stop - start), pa.uint64())
-    return pc.add(counted, pa.scalar(start, pa.uint64()))
+    # Much faster than looking every row up in the set of those that are gone.
+    kept = bytearray(b"\1") * batch.num_rows
+    for row in gone:
+        kept[row - start] = 0
+    flags = pa.Array.from_buffers(pa.uint8(), len(kept), [None, pa.py_buffer(kept)])
+    return batch.filter(flags.cast(pa.bool_()))
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_delta.errors.table import UnsafePathError
+from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.uris import redacted_uri, resolve_action_path
 
@@ -30,6 +31,9 @@ IS_ABSOLUTE = "isAbsolute"
 _SUSPICIOUS = r"[%:\\\x00]|(^|/)\.{0,2}(/|$)"
 _SUSPICIOUS_BYTES = (b"%", b":", b"\\", b"\0", b"//", b"./", b"/.")
 _SUSPICIOUS_PATHS = pa.array(["", ".", ".."])
+_IN_LOG = f"{LOG_DIRECTORY}/"
+_WHY_NOT_IN_LOG = "the log directory holds no data"
+_WHY_NOT_OUTSIDE = "it is outside of the table"
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 
@@ -52,6 +56,9 @@ class Locations:
             names, flags = self._all_resolved(column.filter(suspicious))
             column = pc.replace_with_mask(column, suspicious, names)
             absolute = pc.replace_with_mask(absolute, suspicious, flags)
+        in_log = pc.index(pc.starts_with(column, _IN_LOG), True).as_py()
+        if in_log >= 0:
+            raise self._refused(column[in_log].as_py(), _WHY_NOT_IN_LOG)
         return pa.table({LOCATION: column, IS_ABSOLUTE: absolute})
 
     def open(self, path: str) -> tuple[LogStore, str]:
@@ -61,10 +68,12 @@ class Locations:
     def located(self, location: str, is_absolute: bool) -> tuple[LogStore, str]:
         """As `open`, for a location that `resolve` gave."""
         if not is_absolute:
+            if location.startswith(_IN_LOG):
+                raise self._refused(location, _WHY_NOT_IN_LOG)
             return self.table, location
         served = self._served(location)
         if served is None:
-            raise self._outside(location)
+            raise self._refused(location, _WHY_NOT_OUTSIDE)
         return served
 
     def _all_resolved(self, paths: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -108,7 +117,7 @@ class Locations:
             store, relative = served
             return store.address(relative), True
         if found.is_absolute and self._served(found.path) is None:
-            raise self._outside(found.path)
+            raise self._refused(found.path, _WHY_NOT_OUTSIDE)
         return found.path, found.is_absolute
 
     def _served(self, uri: str) -> tuple[LogStore, str] | None:
@@ -121,12 +130,9 @@ class Locations:
                 return store, found.path
         return None
 
-    def _outside(self, uri: str) -> UnsafePathError:
+    def _refused(self, uri: str, reason: str) -> UnsafePathError:
         return UnsafePathError(
-            "DELTA_UNSAFE_PATH",
-            path=redacted_uri(uri),
-            table=self.table.root_uri,
-            reason="it is outside of the table",
+            "DELTA_UNSAFE_PATH", path=redacted_uri(uri), table=self.table.root_uri, reason=reason
         )
 
 

@@ -46,8 +46,8 @@ from pyspark_delta.kernel.scan.stats_columns import NULL_COUNT, NUM_RECORDS, sta
 
 # Operator -> the one that holds where it does not.
 _CONTRARY = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-# Longer lists are judged by their smallest and largest value.
-_MOST_SINGLE_VALUES = 64
+# Longer lists are judged as so many ranges of neighbouring values.
+_MOST_RANGES = 16
 
 
 def skipping_mask(
@@ -135,18 +135,41 @@ class _Files:
         return has_value if mask is None else pc.and_(has_value, pc.fill_null(mask, True))
 
     def _in(self, path: Path, values: tuple[Literal, ...], wanted: bool) -> pa.BooleanArray:
-        given = [value for value in values if value.value is not None]
+        given = sorted((value for value in values if value.value is not None), key=_sort_key)
         if not wanted:
             if len(given) < len(values):
                 return self._all(False)  # NOT IN a list with a null is never true
-            # Only a file that holds one value can have nothing but values of the list.
-            return _folded(pc.and_, [self._compared("!=", path, value) for value in given])
-        if len(given) > _MOST_SINGLE_VALUES:
-            ordered = sorted(given, key=_sort_key)
-            return pc.and_(
-                self._compared(">=", path, ordered[0]), self._compared("<=", path, ordered[-1])
-            )
-        return _folded(pc.or_, [self._compared("=", path, value) for value in given])
+            return self._not_in(path, given)
+        size = -(-len(given) // _MOST_RANGES)
+        ranges = [given[at : at + size] for at in range(0, len(given), size)]
+        if any(value.value != value.value for value in given):
+            return self._compared("=", path, given[-1])  # NaN, for which bounds are no proof
+        return _folded(pc.or_, [self._overlaps(path, each[0], each[-1]) for each in ranges])
+
+    def _overlaps(self, path: Path, first: Literal, last: Literal) -> pa.BooleanArray:
+        """Where a value between two others may be."""
+        if first == last:
+            return self._compared("=", path, first)
+        upper = self._stat(Side.UPPER.value, path)
+        found = self._compared("<=", path, last)
+        if upper is None:
+            return found
+        # Between two numbers there is no NaN, so the upper bound counts for floats as well.
+        scalar = comparable_scalar(first.value, first.data_type)
+        reached = compare_arrays(">=", widened(upper, scalar.type), scalar)
+        return pc.and_(found, pc.fill_null(reached, True))
+
+    def _not_in(self, path: Path, values: list[Literal]) -> pa.BooleanArray:
+        """Only a file that holds one single value can have nothing but values of a list."""
+        lower, upper = (self._stat(side.value, path) for side in Side)
+        has_value = self._null_may_be(path, False)
+        if lower is None or upper is None or pa.types.is_floating(lower.type):
+            return has_value
+        scalars = [comparable_scalar(value.value, value.data_type) for value in values]
+        lower, upper = widened(lower, scalars[0].type), widened(upper, scalars[0].type)
+        listed = pc.is_in(lower, value_set=pa.array([s.as_py() for s in scalars], lower.type))
+        single = pc.fill_null(compare_arrays("=", lower, upper), False)
+        return pc.and_(has_value, pc.invert(pc.and_(single, listed)))
 
     def _starts_with(self, path: Path, prefix: str, wanted: bool) -> pa.BooleanArray:
         lower, upper = (self._stat(side.value, path) for side in Side)

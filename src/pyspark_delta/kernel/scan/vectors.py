@@ -34,7 +34,7 @@ class VectorReader:
         if location.inline is not None:
             return read_deletion_vector(descriptor)
         if location.uri is None:
-            store, path = self._locations.table, location.path or ""
+            store, path = self._locations.located(location.path or "", False)
         else:
             store, path = self._locations.open(location.uri)
         address = store.address(path)

@@ -30,6 +30,8 @@ from pyspark_delta.kernel.storage.uris import absolute_uri
 STAGING_PREFIX = ".delta-staging-"
 """How the name of an unfinished file begins."""
 
+_LOG_DIRECTORY = "_delta_log"
+
 
 class LocalStore(LogStore):
     """Files under the directory `root`, a literal path.
@@ -37,7 +39,8 @@ class LocalStore(LogStore):
     `fsync` makes a finished write survive a power cut, at the price of a disk flush for the file
     and one for its directory; without it a write survives the death of the process only.
 
-    A path that crosses a symbolic link out of the root is refused.
+    A path that crosses a symbolic link out of the root is refused, but for the files directly in
+    `_delta_log/`.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True) -> None:
@@ -198,14 +201,15 @@ class LocalStore(LogStore):
 
     def _readable(self, path: str) -> str:
         check_relative(path, self._root_uri)
-        self._check_contained(path, path)
+        if not _is_log_file(path):
+            self._check_contained(path, path)
         return self._prefix + path
 
     def _writable(self, path: str) -> str:
         """As `_readable`, but the last name is replaced or removed, not followed."""
         check_relative(path, self._root_uri)
         parent = path.rpartition("/")[0]
-        if parent:
+        if parent and not _is_log_file(path):
             self._check_contained(parent, path)
         return self._prefix + path
 
@@ -292,6 +296,12 @@ class LocalStore(LogStore):
 
     def _error(self, operation: str, path: str, reason: str) -> StorageError:
         return StorageError(operation=operation, path=self.address(path), reason=reason)
+
+
+def _is_log_file(path: str) -> bool:
+    # The log's own files are named by the reader, not by the table, and are opened by the thousand.
+    directory, _, name = path.partition("/")
+    return directory == _LOG_DIRECTORY and "/" not in name
 
 
 def _open_regular(full: str) -> io.FileIO:

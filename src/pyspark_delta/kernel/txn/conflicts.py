@@ -139,7 +139,7 @@ def _application_ids(mine: PreparedCommit, winner: WinningCommit) -> PreparedCom
 
 
 def _added_files(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
-    if not winner.adds.num_rows or mine.is_blind_append:
+    if not winner.num_adds or mine.is_blind_append:
         return mine
     if {mine.operation.name, winner.operation} & {BACKFILL, UNBACKFILL}:
         return mine  # the same files, with or without row ids
@@ -151,7 +151,7 @@ def _added_files(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
         and not mine.has(Metadata)
     ):
         return mine
-    found = first_match(mine.reads, mine.read_metadata, winner.adds)
+    found = first_match(mine.reads, mine.read_metadata, winner)
     if found is not None:
         raise _file_conflict(
             ConcurrentAppendException, "DELTA_CONCURRENT_APPEND", mine, winner, found
@@ -160,7 +160,7 @@ def _added_files(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
 
 
 def _removed_files_read(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
-    if not winner.removes.num_rows:
+    if not winner.num_removes:
         return mine
     condition = "DELTA_CONCURRENT_DELETE_READ"
     if mine.reads.files:
@@ -174,7 +174,7 @@ def _removed_files_read(mine: PreparedCommit, winner: WinningCommit) -> Prepared
 
 
 def _removed_files_removed(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
-    if not winner.removes.num_rows:
+    if not winner.num_removes:
         return mine
     # By path alone: replay keeps files by path and vector, and two vectors for one path that
     # both came from the same older file would double its rows.

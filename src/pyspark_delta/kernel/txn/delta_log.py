@@ -15,11 +15,12 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from threading import Lock
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.table_log import TableLog, system_now_ms
+from pyspark_delta.kernel.scan.readable import ReadableSnapshot
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.resolve import canonical_uri, store_for
 from pyspark_delta.kernel.txn.committer import Committer, FileSystemCommitter
@@ -34,6 +35,8 @@ _Result = TypeVar("_Result")
 
 class DeltaLog(TableLog):
     """The log of one table, read and written.  Safe to share between threads."""
+
+    snapshot_type = ReadableSnapshot
 
     def __init__(
         self,
@@ -82,6 +85,21 @@ class DeltaLog(TableLog):
         """Forget every table; logs that somebody holds go on working."""
         with _LOCK:
             _CACHE.clear()
+
+    @property
+    def snapshot(self) -> ReadableSnapshot:
+        """The newest version as of the last look; the first one looks."""
+        return cast("ReadableSnapshot", super().snapshot)
+
+    def update(self) -> ReadableSnapshot:
+        """The newest version now."""
+        return cast("ReadableSnapshot", super().update())
+
+    def snapshot_at(
+        self, version: int | None = None, timestamp: int | str | None = None
+    ) -> ReadableSnapshot:
+        """The table as it was at a version, or at a time (ms since the epoch, or text)."""
+        return cast("ReadableSnapshot", super().snapshot_at(version, timestamp))
 
     def start_transaction(self) -> OptimisticTransaction:
         """A transaction on the newest version, or on nothing where there is no table yet."""

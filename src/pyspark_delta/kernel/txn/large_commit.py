@@ -1,12 +1,13 @@
-"""A commit as a stream: one action in memory at a time, however many there are.
+"""A commit as a stream: a handful of actions in memory at a time, however many there are.
 
-Each action is checked by itself.  That no path comes twice is the caller's to know: remembering
-every path would be what the stream is there to avoid.
+Each handful is checked by itself.  That no path comes twice in all of them is the caller's to
+know: remembering every path would be what the stream is there to avoid.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from pyspark_delta.errors.table import InvalidActionsError
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, Protocol
@@ -20,37 +21,37 @@ from pyspark_delta.kernel.txn.definition import Definition
 from pyspark_delta.kernel.txn.invariants import check_actions, check_kinds
 from pyspark_delta.kernel.txn.prepared import PreparedCommit, encode_actions
 
-_ACTIONS_PER_CHUNK = 1024
+ACTIONS_AT_ONCE = 1024
+"""How many actions are in memory at a time."""
 
 
 def large_commit_chunks(prepared: PreparedCommit, actions: Iterable[Action]) -> Iterator[bytes]:
     """The bytes of a commit: what `prepared` holds already, then `actions`."""
     yield encode_actions(prepared.all_actions)
-    waiting: list[Action] = []
-    for action in _checked(prepared, actions):
-        waiting.append(action)
-        if len(waiting) >= _ACTIONS_PER_CHUNK:
-            yield encode_actions(tuple(waiting))
-            waiting = []
-    if waiting:
-        yield encode_actions(tuple(waiting))
-
-
-def _checked(prepared: PreparedCommit, actions: Iterable[Action]) -> Iterator[Action]:
     definition = Definition(protocol=prepared.protocol, metadata=prepared.metadata)
     gives_ids = assigns_row_ids(prepared.protocol, prepared.metadata)
     mark = NO_MARK
-    for action in actions:
-        check_kinds((action,))
-        if isinstance(action, Metadata | Protocol):
+    following = iter(actions)
+    while some := tuple(islice(following, ACTIONS_AT_ONCE)):
+        check_kinds(some)
+        if any(isinstance(action, Metadata | Protocol) for action in some):
             raise InvalidActionsError(
                 "DELTA_INVALID_COMMIT_ACTIONS",
                 reason="metadata and protocol of a streamed commit come before its actions",
             )
-        check_actions((action,), definition, prepared.table, prepared.traits)
-        if gives_ids and isinstance(action, AddFile):
-            numbered = assign_row_ids((action,), high_water_mark=mark, version=prepared.version)
-            (action,), mark = numbered.files, numbered.high_water_mark
-        yield action
+        check_actions(some, definition, prepared.table, prepared.traits)
+        if gives_ids:
+            some, mark = _numbered(some, mark, prepared.version)
+        yield encode_actions(some)
     if mark != NO_MARK:
-        yield row_tracking_domain(mark)
+        yield encode_actions((row_tracking_domain(mark),))
+
+
+def _numbered(
+    actions: tuple[Action, ...], mark: int, version: int
+) -> tuple[tuple[Action, ...], int]:
+    adds = [action for action in actions if isinstance(action, AddFile)]
+    numbered = assign_row_ids(adds, high_water_mark=mark, version=version)
+    files = iter(numbered.files)
+    with_ids = tuple(next(files) if isinstance(a, AddFile) else a for a in actions)
+    return with_ids, numbered.high_water_mark

@@ -6,44 +6,64 @@ collected any.  Values that cannot be read count as a match.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_delta.errors.base import DeltaError
+from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.scan.partitions import partition_mask
-from pyspark_delta.kernel.scan.predicates import TRUE
-from pyspark_delta.kernel.txn.reads import ReadSet
+from pyspark_delta.kernel.scan.predicates import TRUE, Predicate
+from pyspark_delta.kernel.txn.prepared import WinningCommit
+from pyspark_delta.kernel.txn.reads import READ_SCHEMA, ReadSet
 
-PartitionValues = Mapping[str, str | None]
+# Up to here partitions are judged one by one, and remembered: writers come back to the same few.
+_FEW = 64
 
 
 def first_match(
-    reads: ReadSet, metadata: Metadata | None, adds: pa.Table
-) -> PartitionValues | None:
-    """The partition values of the first of `adds` that `reads` would have seen; None without one.
+    reads: ReadSet, metadata: Metadata | None, winner: WinningCommit
+) -> StringMap | None:
+    """The partition values of a file of `winner` that `reads` would have seen; None without one.
 
     `metadata` is what the table was when it was read, None before it existed.  Files of a table
     without partitions are all alike.
     """
-    if not adds.num_rows:
+    if not winner.num_adds:
         return None
     is_partitioned = metadata is not None and bool(metadata.partition_columns)
     if reads.whole_table or not is_partitioned or TRUE in reads.predicates:
-        return _values(adds, 0)
+        return winner.add_partitions(1)[0]
     assert metadata is not None
-    for predicate in reads.predicates:
-        try:
-            mask = partition_mask(predicate, adds, metadata)
-        except DeltaError:
-            return _values(adds, 0)
-        position = pc.index(mask, True).as_py()
-        if position >= 0:
-            return _values(adds, position)
+    if winner.num_adds > _FEW:
+        return _first_of_many(reads, metadata, winner.adds)
+    for values in winner.add_partitions(_FEW):
+        items = tuple(sorted(values.items()))
+        if any(_is_selected(predicate, metadata, items) for predicate in reads.predicates):
+            return values
     return None
 
 
-def _values(adds: pa.Table, position: int) -> PartitionValues:
-    return dict(adds.column("partitionValues")[position].as_py() or ())
+@lru_cache(maxsize=4096)
+def _is_selected(
+    predicate: Predicate, metadata: Metadata, values: tuple[tuple[str, str | None], ...]
+) -> bool:
+    file = pa.table({"path": ["a file"], "partitionValues": [values]}, schema=READ_SCHEMA)
+    return bool(_mask(predicate, metadata, file)[0].as_py())
+
+
+def _first_of_many(reads: ReadSet, metadata: Metadata, adds: pa.Table) -> StringMap | None:
+    for predicate in reads.predicates:
+        position = pc.index(_mask(predicate, metadata, adds), True).as_py()
+        if position >= 0:
+            return dict(adds.column("partitionValues")[position].as_py() or ())
+    return None
+
+
+def _mask(predicate: Predicate, metadata: Metadata, adds: pa.Table) -> pa.BooleanArray:
+    try:
+        return partition_mask(predicate, adds, metadata)
+    except DeltaError:
+        return pa.array([True] * adds.num_rows)

@@ -86,7 +86,7 @@ def rebase_backfill(mine: PreparedCommit, winner: WinningCommit) -> PreparedComm
         return mine
     if mine.operation.name == BACKFILL:
         mine = _without_touched(mine, winner)
-    if winner.operation == BACKFILL and winner.adds.num_rows:
+    if winner.operation == BACKFILL and winner.num_adds:
         mine = _with_backfilled_ids(mine, winner)
     return mine
 

@@ -24,7 +24,7 @@ from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
 from pyspark_delta.kernel.protocol.operations import Operation, engine_info
 from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.kernel.scan.partitions import partition_mask
+from pyspark_delta.kernel.scan.plan import select_files
 from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, split_partition_part
 from pyspark_delta.kernel.txn.commit import (
     DEFAULT_ATTEMPTS,
@@ -134,12 +134,9 @@ class OptimisticTransaction:
 
         From here on the commit depends on these files, and on none like them being added.
         """
-        if self.snapshot is None:
-            files = ADD_SCHEMA.empty_table()
-        else:
-            files = self.snapshot.files
-            if predicate is not None and files.num_rows:
-                files = files.filter(partition_mask(predicate, files, self.snapshot.metadata))
+        files = ADD_SCHEMA.empty_table()
+        if self.snapshot is not None:
+            files = select_files(self.snapshot, TRUE if predicate is None else predicate)
         self.record_read(predicate, files)
         return files
 

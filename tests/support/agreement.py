@@ -1,0 +1,100 @@
+"""One table, two readers: the kernel and deltalake must say the same of it, down to the rows.
+
+deltalake reads through DataFusion: its other reader, over pyarrow datasets, knows neither column
+mapping nor deletion vectors, and now and then aborts a process that is about to end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol.schema_json import parse_schema
+from pyspark_delta.kernel.scan.readable import ReadableSnapshot
+from pyspark_delta.kernel.storage.uris import decode_path
+from tests.support.reading import open_table
+
+Row = Mapping[str, Any]
+
+
+def plain(value: Any) -> Any:
+    """A value that is equal to another exactly when both stand for the same."""
+    match value:
+        case float() if math.isnan(value):
+            return "NaN"
+        case float() if value == 0:
+            return str(value)  # zero has a sign
+        case datetime() if value.tzinfo is not None:
+            return value.astimezone(UTC).isoformat()
+        case dict():
+            return {key: plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+    return value
+
+
+def sorted_rows(rows: Iterable[Row]) -> list[Row]:
+    """Rows in an order that does not depend on who read them."""
+    return sorted((plain(dict(row)) for row in rows), key=repr)
+
+
+def kernel_rows(path: Path, filter: str | None = None, *, version: int | None = None) -> list[Row]:
+    """What the kernel reads."""
+    log = open_table(str(path))
+    snapshot = log.snapshot if version is None else log.snapshot_at(version)
+    assert isinstance(snapshot, ReadableSnapshot)
+    return sorted_rows(snapshot.to_table(filter=filter).to_pylist())
+
+
+def deltalake_rows(
+    path: Path, filter: str | None = None, *, version: int | None = None
+) -> list[Row]:
+    """What deltalake reads."""
+    query = "select * from t" + (f" where {filter}" if filter else "")
+    table = DeltaTable(path, version=version)
+    found = QueryBuilder().register("t", table).execute(query).read_all()
+    return sorted_rows(pa.table(found).to_pylist())
+
+
+def live_paths(snapshot: Snapshot) -> list[str]:
+    """The live files below the table's root, decoded."""
+    paths = snapshot.files_with(["path"]).column("path").to_pylist()
+    return sorted(map(decode_path, paths))
+
+
+def deltalake_paths(path: Path, *, version: int | None = None) -> list[str]:
+    """The same as deltalake has them."""
+    root = quote(str(path)) + "/"
+    uris = DeltaTable(path, version=version).file_uris()
+    assert all(uri.startswith(root) for uri in uris)
+    return sorted(uri.removeprefix(root) for uri in uris)
+
+
+def agree(
+    path: Path, expected: pa.Table | Iterable[Row] | None = None, *, version: int | None = None
+) -> list[Row]:
+    """The rows of a version, the newest by default, on which both agree, and `expected` too."""
+    log = open_table(str(path))
+    snapshot = log.snapshot if version is None else log.snapshot_at(version)
+    peer = DeltaTable(path, version=version)
+    assert snapshot.version == peer.version()
+    assert snapshot.schema == parse_schema(peer.schema().to_json())
+    assert list(snapshot.metadata.partition_columns) == peer.metadata().partition_columns
+    assert dict(snapshot.metadata.configuration) == peer.metadata().configuration
+    assert snapshot.protocol.min_reader_version == peer.protocol().min_reader_version
+    assert snapshot.protocol.min_writer_version == peer.protocol().min_writer_version
+    assert live_paths(snapshot) == deltalake_paths(path, version=version)
+    ours = kernel_rows(path, version=version)
+    assert ours == deltalake_rows(path, version=version)
+    if expected is not None:
+        rows = expected.to_pylist() if isinstance(expected, pa.Table) else expected
+        assert ours == sorted_rows(rows)
+    return ours
