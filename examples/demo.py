@@ -17,16 +17,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_delta import DeltaLog
-from pyspark_delta.errors import ConcurrentDeleteReadException
+from pyspark_delta.errors import DeltaConcurrentModificationException
+from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata
-from pyspark_delta.kernel.protocol.operations import Operation
+from pyspark_delta.kernel.protocol.operations import create_table, delete, write
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import DATE, LONG, STRING, StructField, StructType
 
 SCHEMA = StructType(
     (StructField("id", LONG), StructField("name", STRING), StructField("day", DATE))
 )
-APPEND = Operation("WRITE", {"mode": "Append"})
+APPEND = write("Append")
 
 
 def main() -> None:
@@ -36,7 +37,7 @@ def main() -> None:
         log = DeltaLog.for_table(str(path))
         create(log)
         append_ten_times(log, path)
-        look_at_the_log(path)
+        look_at_the_log(log, path)
         skip_files(log)
         lose_a_race(log, path)
         travel_in_time(log)
@@ -47,9 +48,10 @@ def create(log: DeltaLog) -> None:
     """Version 0: a schema and nothing else."""
     say("Create a table")
     txn = log.start_transaction()
-    txn.update_metadata(Metadata(id=str(uuid.uuid4()), schema_string=format_schema(SCHEMA)))
-    version = txn.commit([], Operation("CREATE TABLE", {}))
-    print(f"version {version}: {log.update().schema.simple_string}")
+    metadata = Metadata(id=str(uuid.uuid4()), schema_string=format_schema(SCHEMA))
+    txn.update_metadata(metadata)
+    done = txn.commit([], create_table(metadata, is_managed=False))
+    print(f"version {done.version}: {log.update().schema.simple_string}")
 
 
 def append_ten_times(log: DeltaLog, path: Path) -> None:
@@ -64,9 +66,10 @@ def append_ten_times(log: DeltaLog, path: Path) -> None:
     print(f"{took / 10 * 1000:.1f} ms a commit, data file included")
 
 
-def look_at_the_log(path: Path) -> None:
+def look_at_the_log(log: DeltaLog, path: Path) -> None:
     """What a commit and a checkpoint leave on disk."""
     say("Look into the log")
+    log.wait_for_hooks()  # checkpoints are written behind the commits
     for file in sorted((path / "_delta_log").iterdir())[-5:]:
         print(f"{file.name:45} {file.stat().st_size:>7} bytes")
     hint = json.loads((path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8"))
@@ -76,10 +79,11 @@ def look_at_the_log(path: Path) -> None:
 def skip_files(log: DeltaLog) -> None:
     """A filter opens only the files whose statistics allow a match."""
     say("Read the rows with id >= 9500")
-    table = pa.Table.from_batches(
-        log.snapshot.to_batches(columns=["id", "name"], filter="id >= 9500")
-    )
+    snapshot = log.snapshot
+    opened = snapshot.plan(filter="id >= 9500").files.num_rows
+    table = snapshot.to_table(columns=["id", "name"], filter="id >= 9500")
     print(f"{table.num_rows} rows, ids {pc.min(table['id'])} to {pc.max(table['id'])}")
+    print(f"statistics left {opened} of {snapshot.num_files} files to open")
 
 
 def lose_a_race(log: DeltaLog, path: Path) -> None:
@@ -88,18 +92,17 @@ def lose_a_race(log: DeltaLog, path: Path) -> None:
     append, other_append = log.start_transaction(), log.start_transaction()
     first = append.commit([write_file(path, first_id=10_000)], APPEND)
     second = other_append.commit([write_file(path, first_id=11_000)], APPEND)
-    print(f"two appends: both stand, as versions {first} and {second}")
+    print(f"two appends: both stand, as versions {first.version} and {second.version}")
 
-    delete, late_delete = log.start_transaction(), log.start_transaction()
-    now_ms = time.time_ns() // 1_000_000
-    for txn in (delete, late_delete):
-        txn.read_whole_table()
-    removes = [file.remove(deletion_timestamp=now_ms) for file in delete.files()]
-    delete.commit(removes[:1], Operation("DELETE", {"predicate": "[]"}))
-    try:
-        late_delete.commit(removes[:1], Operation("DELETE", {"predicate": "[]"}))
-    except ConcurrentDeleteReadException as error:
-        print(f"two deletes of one file: the second is refused\n  {error}")
+    early, late = log.start_transaction(), log.start_transaction()
+    for txn in (early, late):
+        file = next(add_files(txn.filter_files()))
+        removal = file.remove(deletion_timestamp=time.time_ns() // 1_000_000)
+        try:
+            done = txn.commit([removal], delete(["(id < 1000)"]))
+            print(f"a delete of a file: version {done.version}")
+        except DeltaConcurrentModificationException as error:
+            print(f"a second delete of it is refused:\n  {error}")
 
 
 def travel_in_time(log: DeltaLog) -> None:

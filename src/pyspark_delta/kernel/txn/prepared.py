@@ -141,13 +141,14 @@ class WinningCommit:
     @classmethod
     def from_bytes(cls, version: int, data: bytes, info: FileInfo, root_uri: str) -> WinningCommit:
         """The commit in a file's bytes; CorruptLogError when they are none."""
-        commit_info = commit_info_of(info.path, data)
         others: tuple[Action, ...]
         if len(data) < LARGE_COMMIT_BYTES:
             actions = tuple(actions_from_json(info.path, data))
+            commit_info = next((a for a in actions if isinstance(a, CommitInfo)), None)
             others = tuple(a for a in actions if not isinstance(a, FileAction | CommitInfo))
             files: _Files = _FewFiles(actions)
         else:
+            commit_info = commit_info_of(info.path, data)
             frame = frame_from_json(info.path, data, root_uri)
             others, files = frame.others, _ManyFiles(frame)
         return cls(
