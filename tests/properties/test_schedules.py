@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import permutations
 from zlib import crc32
 
@@ -82,8 +84,15 @@ class View:
         assert txn.snapshot is not None
         self.snapshot: Snapshot = txn.snapshot
         self.contents = contents
-        self.table = self.snapshot.files_with(["path", "partitionValues"])
-        self.paths: list[str] = self.table.column("path").to_pylist()
+
+    @cached_property
+    def table(self) -> pa.Table:
+        return self.snapshot.files_with(["path", "partitionValues"])
+
+    @cached_property
+    def paths(self) -> list[str]:
+        found: list[str] = self.table.column("path").to_pylist()
+        return found
 
     def read(self, partitions: tuple[int, ...], predicate: Predicate) -> list[str]:
         """Read partitions by a predicate on them: the paths found."""
@@ -111,22 +120,26 @@ class Op:
     def apply(self, state: Logical) -> None:
         raise NotImplementedError
 
-    def new_file(self, view: View, part: int, rows: Iterable[str], **changes: bool) -> list[Action]:
+    def new_file(
+        self, view: View, part: int, rows: Iterable[str], *, data_change: bool = True
+    ) -> list[Action]:
         held = frozenset(rows)
         if not held:
             return []
-        file = add(f"part={part}/{self.ident}-{part}", **changes)
+        file = add(f"part={part}/{self.ident}-{part}", data_change=data_change)
         view.contents[file.path] = (part, held)
         return [file]
 
-    def removes(self, view: View, paths: Iterable[str], **changes: bool) -> list[Action]:
+    def removes(
+        self, view: View, paths: Iterable[str], *, data_change: bool = True
+    ) -> list[Action]:
         return [
             RemoveFile(
                 path=path,
                 deletion_timestamp=1,
                 partition_values={"part": str(view.contents[path][0])},
                 size=100,
-                **changes,
+                data_change=data_change,
             )
             for path in paths
         ]
@@ -134,6 +147,10 @@ class Op:
 
 def one(part: int) -> tuple[tuple[int, ...], Predicate]:
     return (part,), compare("part", "=", part)
+
+
+def everything(part: int) -> tuple[tuple[int, ...], Predicate]:
+    return EVERYTHING
 
 
 EVERYTHING: tuple[tuple[int, ...], Predicate] = (PARTITIONS, TRUE)
@@ -161,7 +178,7 @@ class AppendAfterRead(Op):
 
 
 class AppendAfterFullRead(AppendAfterRead):
-    scope = staticmethod(lambda other: EVERYTHING)
+    scope = staticmethod(everything)
 
 
 class DeletePartition(Op):
@@ -185,8 +202,9 @@ class DeleteRow(Op):
         found = [path for path in view.paths if self.row in view.contents[path][1]]
         if self.other == 1:
             view.read(*EVERYTHING)
-        else:
+        elif self.other == 2:
             view.txn.read_files(found)
+        # Else nothing but the remove itself protects the file from others.
         actions: list[Action] = []
         for path in found:
             part, rows = view.contents[path]
@@ -327,9 +345,7 @@ class Running:
 
     op: Op
     log: DeltaLog
-    txn: OptimisticTransaction | None = None
-    actions: list[Action] = field(default_factory=list)
-    steps: Iterator[None] = iter(())
+    steps: Iterator[None] = field(default_factory=lambda: iter(()))
     is_busy: bool = False
     is_done: bool = False
     committed: Committed | None = None
@@ -389,13 +405,14 @@ class Bench:
                 self.state.rows[part] |= {row}
                 files.append(file)
         txn.commit(files, "CREATE TABLE AS SELECT")
-        self.state.features = self._actual().features
+        self.live = {file.path for file in files if isinstance(file, AddFile)}
+        self.state.features = self._actual([]).features
 
     # Running.
 
     def run_schedule(self) -> None:
         """Interleave some transactions, then compare the table with the model."""
-        runs = [self._new_run() for _ in range(self.chance.choice((2, 2, 3, 3, 4)))]
+        runs = [self._new_run() for _ in range(self.chance.choice((2, 2, 2, 3, 3, 4)))]
 
         def go_on() -> None:
             ready = [run for run in runs if not run.is_done and not run.is_busy]
@@ -437,21 +454,29 @@ class Bench:
         yield
         actions = run.op.plan(View(txn, self.contents))
         yield
-        try:
+        with suppress(DeltaConcurrentModificationException):
             run.committed = txn.commit_if_needed(actions, run.op.operation)
-        except DeltaConcurrentModificationException:
-            pass
         run.is_done = True
 
     # Judging.
 
-    def _actual(self) -> Logical:
-        snapshot = self.logs[0].update()
+    def _actual(self, runs: list[Running]) -> Logical:
+        """What the commits of a schedule left, by their own actions in the order of versions."""
+        for run in in_order(runs):
+            assert run.committed is not None
+            for action in run.committed.actions:
+                match action:
+                    case AddFile():
+                        assert action.path not in self.live, "a file is added twice"
+                        self.live.add(action.path)
+                    case RemoveFile():
+                        self.live.remove(action.path)  # KeyError: it was not there
         rows: dict[int, list[str]] = {part: [] for part in PARTITIONS}
-        for path in snapshot.files_with(["path"]).column("path").to_pylist():
+        for path in self.live:
             part, held = self.contents[path]
             rows[part] += held
         assert all(len(found) == len(set(found)) for found in rows.values()), "a row is doubled"
+        snapshot = self.logs[0].update()
         return Logical(
             {part: frozenset(found) for part, found in rows.items()},
             snapshot.metadata.description or "",
@@ -465,9 +490,8 @@ class Bench:
         )
 
     def _check(self, runs: list[Running]) -> None:
-        actual = self._actual()
-        wrote = [run for run in runs if run.committed is not None and not _only_rearranges(run)]
-        wrote.sort(key=lambda run: run.committed.version if run.committed else 0)
+        actual = self._actual(runs)
+        wrote = [run for run in in_order(runs) if not only_rearranges(run)]
         orders: Iterable[tuple[Running, ...]] = (tuple(wrote),)
         if not self.is_serializable:
             orders = permutations(wrote)
@@ -504,7 +528,13 @@ class Bench:
         assert len(times) == version + 1
 
 
-def _only_rearranges(run: Running) -> bool:
+def in_order(runs: list[Running]) -> list[Running]:
+    """Those that committed, by version."""
+    done = [(run.committed.version, run) for run in runs if run.committed is not None]
+    return [run for _, run in sorted(done, key=lambda pair: pair[0])]
+
+
+def only_rearranges(run: Running) -> bool:
     assert run.committed is not None
     info = run.committed.actions[0]
     assert isinstance(info, CommitInfo)
@@ -515,6 +545,8 @@ def run_table(seed: int, schedules: int = SCHEDULES_PER_TABLE) -> Bench:
     bench = Bench(seed)
     for _ in range(schedules):
         bench.run_schedule()
+    for log in bench.logs:
+        assert set(log.update().files_with(["path"]).column("path").to_pylist()) == bench.live
     if bench.tracks_rows:
         bench.check_history()
     return bench

@@ -287,6 +287,19 @@ def test_a_date_that_became_a_timestamp_is_still_a_bound() -> None:
     )
 
 
+def test_doubles_that_were_floats_keep_the_floats_digits() -> None:
+    changed = {"delta.typeChanges": [{"fromType": "float", "toType": "double"}]}
+    schema = StructType((StructField("x", DOUBLE, metadata=changed), StructField("y", DOUBLE)))
+    widened, other = stats_leaves(parse_leniently("x = 1 AND y = 1"), metadata(schema))
+    assert (widened.was_float, other.was_float) == (True, False)
+    text = '{"minValues":{"x":0.1,"y":0.1},"maxValues":{"x":0.1,"y":0.1}}'
+    (row,) = parsed([text], widened, other)
+    assert (row["minValues x"], row["maxValues x"]) == (0.1, 0.10000000149011612)
+    assert (row["minValues y"], row["maxValues y"]) == (0.1, 0.1)
+    (row,) = parsed(['{"minValues":{"x":"NaN"},"maxValues":{"x":"NaN"}}'], widened)
+    assert math.isnan(row["maxValues x"])
+
+
 def test_numbers_that_became_wider_are_still_bounds() -> None:
     assert bounds(DOUBLE, 5, 7) == (5.0, 7.0)
     assert bounds(DecimalType(12, 2), 5, 7) == (Decimal("5.00"), Decimal("7.00"))

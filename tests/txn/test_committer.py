@@ -17,7 +17,7 @@ from pyspark_delta.errors import (
     DeltaError,
     StorageError,
 )
-from pyspark_delta.kernel.protocol.actions import CommitInfo
+from pyspark_delta.kernel.protocol.actions import AddFile, CommitInfo
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.faulty import (
     Crashed,
@@ -81,7 +81,7 @@ def paths_of(log: DeltaLog) -> list[str]:
         action.path
         for _, actions in log.get_changes(0)
         for action in actions
-        if getattr(action, "KEY", "") == "add"
+        if isinstance(action, AddFile)
     ]
 
 

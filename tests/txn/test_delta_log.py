@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from pathlib import Path
 
 import pytest
 
 from pyspark_delta.errors import StorageError, TableNotFoundError
+from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.txn import delta_log
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.hooks import flush_hooks
+from pyspark_delta.kernel.txn.hooks import InlineRunner, flush_hooks
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from tests.support.transactions import add, live_paths, metadata, new_table
 
@@ -133,3 +135,24 @@ def test_what_a_commit_gives_can_be_sent_to_another_process(table_path: Path) ->
     done = transaction.commit([], "CREATE TABLE")
     assert pickle.loads(pickle.dumps(done)) == done
     assert transaction.committed_version == 0
+
+
+def test_threads_that_share_a_log_lose_and_double_nothing(table_path: Path) -> None:
+    log = new_table(log=DeltaLog(LocalStore(table_path, fsync=False), hooks=InlineRunner()))
+    errors: list[BaseException] = []
+
+    def append(writer: int) -> None:
+        try:
+            for number in range(12):
+                log.start_transaction().commit([add(f"{writer}-{number}")], "WRITE")
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=append, args=(writer,)) for writer in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert log.update().version == 48
+    assert len(set(live_paths(log))) == len(live_paths(log)) == 48

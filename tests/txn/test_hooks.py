@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_delta.kernel.log.checksum import read_checksum
+from pyspark_delta.kernel.log.checksum import VersionChecksum, read_checksum, write_checksum
 from pyspark_delta.kernel.log.last_checkpoint import read_last_checkpoint
 from pyspark_delta.kernel.storage.faulty import Fault, FaultRule, FaultStore
 from pyspark_delta.kernel.storage.local import LocalStore
@@ -115,6 +115,31 @@ def test_an_operation_that_adds_files_again_does_not_spoil_the_checksum() -> Non
     checksum = read_checksum(log.store, 10)
     assert checksum is not None
     assert checksum.num_files == log.snapshot_at(10).num_files
+
+
+def test_a_checksum_that_is_wrong_holds_up_one_checkpoint_and_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = MemoryStore(None, TABLE)
+    new_table(log=memory_log(store))
+    append(memory_log(store), 4)
+    true = memory_log(store, hooks=InlineRunner())
+    wrong = VersionChecksum(
+        table_size_bytes=400,
+        num_files=5,
+        metadata=true.snapshot.metadata,
+        protocol=true.snapshot.protocol,
+        set_transactions=(),
+        domain_metadata=(),
+    )
+    write_checksum(store, 4, wrong)
+    with caplog.at_level(logging.WARNING):
+        append(true, 20)
+    assert "the checkpoint" in caplog.text
+    assert names(true, ".checkpoint.parquet") == [20]
+    checksum = read_checksum(store, 24)
+    assert checksum is not None
+    assert checksum.num_files == true.snapshot.num_files == 24
 
 
 @pytest.mark.parametrize("pattern", ["*.crc", "*checkpoint*", "*_last_checkpoint"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -152,11 +153,12 @@ def test_a_refused_transaction_can_be_committed_with_other_actions() -> None:
 def test_a_transaction_is_committed_once() -> None:
     transaction = new_table().start_transaction()
     transaction.commit([add("a")], "WRITE")
-    for again in (
+    attempts: tuple[Callable[[], object], ...] = (
         lambda: transaction.commit([add("b")], "WRITE"),
         lambda: transaction.commit_if_needed([], "WRITE"),
         lambda: transaction.update_metadata(metadata()),
-    ):
+    )
+    for again in attempts:
         with pytest.raises(InvalidActionsError) as caught:
             again()
         assert caught.value.condition == "DELTA_TRANSACTION_ALREADY_COMMITTED"

@@ -116,6 +116,16 @@ def struct_bound(values: pa.Array, data_type: DataType, side: Side) -> pa.Array:
     return array
 
 
+def around_float(bounds: pa.Array, side: Side) -> pa.Array:
+    """Bounds of doubles that hold for the nearest float as well, as which they were written.
+
+    A column that was widened from FLOAT has files whose 0.1 is a little more than a double's.
+    """
+    rounded = bounds.cast(pa.float32(), safe=False).cast(pa.float64())
+    outer = pc.min_element_wise if side is Side.LOWER else pc.max_element_wise
+    return outer(bounds, rounded, skip_nulls=False)
+
+
 def _moved(microseconds: pa.Array, side: Side, slack: pa.Array | pa.Scalar) -> pa.Array:
     """Timestamps of statistics moved by the millisecond they are cut to, and by `slack`."""
     if side is Side.LOWER:

@@ -30,8 +30,10 @@ from pyspark_delta.kernel.protocol.column_mapping import (
     ColumnMappingMode,
     physical_path,
 )
+from pyspark_delta.kernel.protocol.type_widening import type_changes
 from pyspark_delta.kernel.protocol.types import (
     BOOLEAN,
+    FLOAT,
     LONG,
     VARIANT,
     DataType,
@@ -43,6 +45,7 @@ from pyspark_delta.kernel.scan.literals import FRACTIONAL, INTEGRAL, MAX_LONG, M
 from pyspark_delta.kernel.scan.predicates import Column, Path, Predicate, columns_of
 from pyspark_delta.kernel.scan.stats_bounds import (
     Side,
+    around_float,
     bound,
     has_bounds,
     raw_type,
@@ -70,12 +73,17 @@ _ROW_START = len('{"r":')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """A column with statistics.  `is_ordered` says that its bounds can be compared with."""
+    """A column with statistics.
+
+    `is_ordered` says that its bounds can be compared with; `was_float`, that it is a DOUBLE now,
+    but that files may hold floats, and statistics their digits.
+    """
 
     path: Path
     physical_path: Path
     data_type: DataType
     is_ordered: bool
+    was_float: bool = False
 
 
 def stats_leaves(predicate: Predicate, metadata: Metadata) -> tuple[Leaf, ...]:
@@ -96,6 +104,7 @@ def stats_leaves(predicate: Predicate, metadata: Metadata) -> tuple[Leaf, ...]:
                 physical_path=physical_path(schema, path, mode),
                 data_type=f.data_type,
                 is_ordered=has_bounds(f.data_type) and has_binary_order(f),
+                was_float=any(change.from_type == FLOAT for change in type_changes(f)),
             )
         )
     return tuple(leaves)
@@ -106,18 +115,19 @@ def stat_name(stat: str, path: Path) -> str:
     return f"{stat} {Column(path).to_sql()}"
 
 
-def parse_stats(stats: pa.ChunkedArray, leaves: Sequence[Leaf]) -> pa.Table:
+def parse_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> pa.Table:
     """Counts and bounds out of JSON texts, one row each.
 
     A text that is null, or is not the JSON it should be, gives nulls, and disturbs no other.
     """
     fields = _raw_fields(leaves)
-    pieces = [_raw_rows(piece, fields) for chunk in stats.chunks for piece in _slices(chunk)]
+    chunks = stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats]
+    pieces = [_raw_rows(piece, fields) for chunk in chunks for piece in _slices(chunk)]
     raw = pa.concat_tables([_raw_schema(fields).empty_table(), *pieces]).combine_chunks()
     return _table(leaves, lambda f: _only_chunk(raw.column(f.name)), bound)
 
 
-def struct_stats(stats: pa.ChunkedArray, leaves: Sequence[Leaf]) -> pa.Table:
+def struct_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> pa.Table:
     """As `parse_stats`, out of the column `stats_parsed` of checkpoints."""
     array = _only_chunk(stats)
 
@@ -151,6 +161,7 @@ class _RawField:
     kind: pa.DataType
     data_type: DataType
     side: Side | None = None
+    was_float: bool = False
 
 
 def _raw_fields(leaves: Sequence[Leaf]) -> list[_RawField]:
@@ -164,7 +175,7 @@ def _raw_fields(leaves: Sequence[Leaf]) -> list[_RawField]:
         for side in Side:
             place = (side.value, *leaf.physical_path)
             name = stat_name(side.value, leaf.path)
-            fields.append(_RawField(name, place, kind, leaf.data_type, side))
+            fields.append(_RawField(name, place, kind, leaf.data_type, side, leaf.was_float))
     return fields
 
 
@@ -180,7 +191,11 @@ def _table(
     columns = {}
     for f in _raw_fields(leaves):
         array = values(f)
-        columns[f.name] = array if f.side is None else made(array, f.data_type, f.side)
+        if f.side is not None:
+            array = made(array, f.data_type, f.side)
+        if f.side is not None and f.was_float:
+            array = around_float(array, f.side)
+        columns[f.name] = array
     return pa.table(columns)
 
 

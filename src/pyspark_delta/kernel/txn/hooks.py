@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -122,18 +122,6 @@ def is_checkpoint_due(event: CommitEvent) -> bool:
     return event.version != 0 and event.version % interval == 0
 
 
-def _run_checkpoint(event: CommitEvent) -> None:
-    log, store = event.log, event.log.store
-    if event.snapshot is None:
-        snapshot = log.snapshot_type.load(store, event.version, now_ms=log.now_ms)
-    else:
-        # A copy, so that loading its files holds up nobody who commits after it.
-        snapshot = copy(event.snapshot)
-    checkpoint(log, snapshot)
-    if read_checksum(store, event.version) is None:
-        write_checksum(store, event.version, _checksum_of(snapshot, event.actions))
-
-
 def _checksum_of(snapshot: Snapshot, actions: tuple[Action, ...]) -> VersionChecksum:
     configuration = snapshot.metadata.configuration
     has_own_time = property_value(configuration, ENABLE_IN_COMMIT_TIMESTAMPS)
@@ -148,14 +136,36 @@ def _checksum_of(snapshot: Snapshot, actions: tuple[Action, ...]) -> VersionChec
     )
 
 
-class _Checksums:
-    """Version checksums, each from the one before it; the last of each log is kept."""
+class _Maintenance:
+    """Checksums, each from the one before it, and the checkpoints that prove them.
+
+    The last checksum of each log is kept.  One that a checkpoint found wrong is not gone on from:
+    the next checkpoint starts afresh.
+    """
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[TableLog, tuple[int, VersionChecksum]]
         self._known = WeakKeyDictionary()
+        self._wrong: WeakKeyDictionary[TableLog, int] = WeakKeyDictionary()
 
-    def run(self, event: CommitEvent) -> None:
+    def run_checkpoint(self, event: CommitEvent) -> None:
+        """Write a checkpoint, and the checksum if that is missing."""
+        log, store = event.log, event.log.store
+        # Not the log's own object: whoever commits next would wait while its files are loaded.
+        if event.snapshot is not None and event.snapshot.is_loaded:
+            snapshot = copy(event.snapshot)
+        else:
+            snapshot = log.snapshot_type.load(store, event.version, now_ms=log.now_ms)
+        known = read_checksum(store, event.version)
+        if known is not None and known.num_files != snapshot.num_files:
+            self._wrong[log] = event.version
+            self._known.pop(log, None)
+        checkpoint(log, snapshot)
+        if known is None:
+            write_checksum(store, event.version, _checksum_of(snapshot, event.actions))
+
+    def run_checksum(self, event: CommitEvent) -> None:
+        """Write the checksum of a version, where it can be told from the one before."""
         log, version = event.log, event.version
         if not event.actions:
             return  # the first checkpoint counts its files
@@ -174,7 +184,7 @@ class _Checksums:
         known = self._known.get(log)
         if known is not None and known[0] == version - 1:
             return known[1]
-        oldest = max(version - _MOST_STEPS_BACK, 0)
+        oldest = max(version - _MOST_STEPS_BACK, self._wrong.get(log, -1) + 1)
         for start in range(version - 1, oldest - 1, -1):
             found = read_checksum(log.store, start)
             if found is not None:
@@ -237,9 +247,10 @@ def compaction_hook(every: int) -> Hook:
 
 def default_hooks() -> tuple[Hook, ...]:
     """The hooks of every table, in the order in which they run."""
+    maintenance = _Maintenance()
     return (
-        Hook("version checksum", lambda event: True, _Checksums().run),
-        Hook("checkpoint", is_checkpoint_due, _run_checkpoint, newest_only=True),
+        Hook("version checksum", lambda event: True, maintenance.run_checksum),
+        Hook("checkpoint", is_checkpoint_due, maintenance.run_checkpoint, newest_only=True),
         Hook("log clean-up", _is_cleanup_due, _run_cleanup, newest_only=True),
     )
 
@@ -347,15 +358,17 @@ def _run_guarded(hook: Hook, event: CommitEvent) -> None:
 
 
 _shared: BackgroundRunner | None = None
+_shared_lock = Lock()
 
 
 def shared_runner() -> HookRunner:
     """The process's own runner; what it has left to do at the end is waited for, not for ever."""
     global _shared
-    if _shared is None:
-        _shared = BackgroundRunner()
-        atexit.register(_finish, _shared)
-    return _shared
+    with _shared_lock:
+        if _shared is None:
+            _shared = BackgroundRunner()
+            atexit.register(_finish, _shared)
+        return _shared
 
 
 def flush_hooks(timeout_seconds: float | None = None) -> bool:

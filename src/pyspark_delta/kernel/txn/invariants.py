@@ -70,7 +70,8 @@ def check_actions(
     for action in domains:
         if action.domain == ROW_TRACKING and not action.removed:
             raise _invalid("row ids are given out by the commit, not by its caller")
-    check_domains(domains, supported_features(definition.protocol))
+    if domains:
+        check_domains(domains, supported_features(definition.protocol))
     check_iceberg_compat(definition.protocol, definition.metadata, files=adds)
 
 

@@ -105,7 +105,6 @@ def prepare(draft: Draft) -> PreparedCommit:
     new, own_actions = _definition(draft, old, given)
     others = tuple(a for a in given if not isinstance(a, Metadata | Protocol))
     if old is not None:
-        check_writable(old.protocol, draft.reads.root_uri)
         check_append_only(others, old.metadata, draft.reads.root_uri)
         _check_partitioning(draft, old, new)
     check_actions(others, new, draft.reads.root_uri, traits)
@@ -113,8 +112,7 @@ def prepare(draft: Draft) -> PreparedCommit:
     if has_files and any(isinstance(action, Metadata) for action in own_actions):
         old_metadata = None if old is None else old.metadata
         check_mapping_beside_feed(old_metadata, new.metadata, draft.operation.name)
-    mark = row_id_mark(draft.snapshot, new)
-    numbered = _with_row_ids(others, new, mark, draft.read_version + 1)
+    mark, numbered = _with_row_ids(draft, others, new)
     prepared = PreparedCommit(
         txn_id=draft.txn_id,
         version=draft.read_version + 1,
@@ -136,14 +134,6 @@ def prepare(draft: Draft) -> PreparedCommit:
         is_removal_valid=draft.is_removal_valid,
     )
     return _with_commit_info(draft, prepared)
-
-
-def row_id_mark(snapshot: Snapshot | None, definition: Definition) -> int:
-    """The largest row id in use; the domains are only looked up where rows have ids."""
-    if snapshot is None or not assigns_row_ids(definition.protocol, definition.metadata):
-        return NO_MARK
-    mark = row_id_high_water_mark(snapshot.domains)
-    return NO_MARK if mark is None else mark
 
 
 def is_blind_append(actions: tuple[Action, ...], reads: ReadSet) -> bool:
@@ -193,9 +183,12 @@ def _definition(
         raise InvalidActionsError("DELTA_METADATA_ABSENT")
     else:
         new = Definition(protocol=asked or old.protocol, metadata=old.metadata)
-    check_protocol_change(
-        old, new.protocol, draft.reads.root_uri, drops_features=traits.drops_features
-    )
+    if old is not None:
+        check_writable(old.protocol, draft.reads.root_uri)
+    if old is None or new.protocol != old.protocol:
+        check_protocol_change(
+            old, new.protocol, draft.reads.root_uri, drops_features=traits.drops_features
+        )
     own: list[Action] = []
     if metadata is not None or draft.metadata is not None:
         own.append(new.metadata)
@@ -224,18 +217,24 @@ def _check_partitioning(draft: Draft, old: Definition, new: Definition) -> None:
 
 
 def _with_row_ids(
-    actions: tuple[Action, ...], definition: Definition, mark: int, version: int
-) -> tuple[Action, ...]:
-    """`actions` with ids on every new file, and the domain that records the largest."""
+    draft: Draft, actions: tuple[Action, ...], definition: Definition
+) -> tuple[int, tuple[Action, ...]]:
+    """The largest row id in use, and `actions` with ids on every new file.
+
+    The domains, which hold the mark, are only looked up where rows have ids.
+    """
+    if not assigns_row_ids(definition.protocol, definition.metadata):
+        return NO_MARK, actions
+    domains = {} if draft.snapshot is None else draft.snapshot.domains
+    known = row_id_high_water_mark(domains)
+    mark = NO_MARK if known is None else known
     adds = [action for action in actions if isinstance(action, AddFile)]
-    if not adds or not assigns_row_ids(definition.protocol, definition.metadata):
-        return actions
-    numbered = assign_row_ids(adds, high_water_mark=mark, version=version)
+    numbered = assign_row_ids(adds, high_water_mark=mark, version=draft.read_version + 1)
     following = iter(numbered.files)
     with_ids = tuple(next(following) if isinstance(a, AddFile) else a for a in actions)
     if numbered.high_water_mark == mark:
-        return with_ids
-    return (*with_ids, row_tracking_domain(numbered.high_water_mark))
+        return mark, with_ids
+    return mark, (*with_ids, row_tracking_domain(numbered.high_water_mark))
 
 
 def _with_commit_info(draft: Draft, prepared: PreparedCommit) -> PreparedCommit:

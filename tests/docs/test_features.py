@@ -1,0 +1,94 @@
+"""docs/features.md: every row of the groups it covers, and a test for every claim."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
+PAGE = ROOT / "docs" / "features.md"
+# The table that the page's ids and texts come from; a clone may lack it.
+REFERENCE = ROOT.parent / "shared" / "reference" / "features.md"
+GROUPS = {"L": 36, "A": 16, "F": 41, "S": 17, "K": 12, "X": 10}
+IDS = [f"{group}{number:02d}" for group, last in GROUPS.items() for number in range(1, last + 1)]
+
+_ROW = re.compile(r"^\| ([A-Z]\d\d) \| (.+?) \| (.+?) \|(.*)\|$", re.MULTILINE)
+_REFERENCE_ROW = re.compile(r"^\| ([A-Z]\d\d) \| (.+?) \|", re.MULTILINE)
+_OURS = re.compile(r"yes|partial: \S.*|no")
+_TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of the page: `tests` are (file, function)."""
+
+    id: str
+    feature: str
+    ours: str
+    shown_by: str
+
+    @property
+    def tests(self) -> list[tuple[str, str]]:
+        return _TEST.findall(self.shown_by)
+
+
+def parse_rows(text: str) -> list[Row]:
+    return [
+        Row(id=found[0], feature=found[1], ours=found[2], shown_by=found[3].strip())
+        for found in _ROW.findall(text)
+    ]
+
+
+ROWS = parse_rows(PAGE.read_text(encoding="utf-8"))
+
+
+@cache
+def functions_of(file: str) -> frozenset[str]:
+    """The functions of a test file, those of its classes included."""
+    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def test_every_row_of_the_groups_is_there_in_order() -> None:
+    assert [row.id for row in ROWS] == IDS
+
+
+@pytest.mark.skipif(not REFERENCE.is_file(), reason="the table of all features is not beside us")
+def test_the_rows_say_what_the_table_of_all_features_says() -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    wanted = {id_: feature for id_, feature in _REFERENCE_ROW.findall(text) if id_[0] in GROUPS}
+    assert {row.id: row.feature for row in ROWS} == wanted
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_a_row_claims_nothing_without_a_test_that_exists(row: Row) -> None:
+    assert _OURS.fullmatch(row.ours), f"{row.ours!r} is neither yes, nor partial: what, nor no"
+    assert row.tests or row.ours == "no"
+    assert len(set(row.tests)) == len(row.tests)
+    assert not row.shown_by or row.shown_by == ", ".join(f"`{f}::{name}`" for f, name in row.tests)
+    absent = [
+        f"{file}::{name}"
+        for file, name in row.tests
+        if not (TESTS / file).is_file() or name not in functions_of(file)
+    ]
+    assert not absent
+
+
+def test_a_line_that_looks_like_a_row_is_one() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert Counter(re.findall(r"^\| ([A-Z]\d\d) ", text, re.MULTILINE)) == Counter(IDS)
+
+
+def test_a_row_is_taken_apart() -> None:
+    (row,) = parse_rows("| L01 | a, b | partial: no c | `log/test_x.py::test_y` |\n")
+    assert (row.feature, row.ours) == ("a, b", "partial: no c")
+    assert row.tests == [("log/test_x.py", "test_y")]
+    (bare,) = parse_rows("| L02 | a | no | |\n")
+    assert bare.tests == []
