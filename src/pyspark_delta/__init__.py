@@ -3,6 +3,9 @@
 `DeltaLog` is the way into a table without Spark; importing it imports no PySpark.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pyspark_delta.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -14,7 +17,9 @@ from pyspark_delta.errors import (
     MetadataChangedException,
     ProtocolChangedException,
 )
-from pyspark_delta.kernel.txn.delta_log import DeltaLog
+
+if TYPE_CHECKING:
+    from pyspark_delta.kernel.txn.delta_log import DeltaLog
 
 __all__ = [
     "ConcurrentAppendException",
@@ -28,3 +33,14 @@ __all__ = [
     "MetadataChangedException",
     "ProtocolChangedException",
 ]
+
+# Spark imports every package called `pyspark_*` in search of data sources, also in sessions that
+# never touch Delta: what costs time to import is imported when it is named.
+_LAZY = {"DeltaLog": "pyspark_delta.kernel.txn.delta_log"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    return value

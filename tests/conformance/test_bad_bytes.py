@@ -100,7 +100,12 @@ TARGETS = [
     Target("a compaction", _with_compaction, "_delta_log/*.compacted.json", False),
     Target("a checksum", _with_checksum, checksum_path(3), True),
     Target("a hint", _with_checkpoint, "_delta_log/_last_checkpoint", True),
-    Target("a hint, commits there", lambda t: _with_checkpoint(t, keep=True), "_delta_log/_last_checkpoint", True),
+    Target(
+        "a hint, commits there",
+        lambda t: _with_checkpoint(t, keep=True),
+        "_delta_log/_last_checkpoint",
+        True,
+    ),
     Target("a checkpoint", _with_checkpoint, "_delta_log/*.checkpoint*.parquet", False),
     Target(
         "a checkpoint, commits there",

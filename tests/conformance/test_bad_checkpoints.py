@@ -217,9 +217,7 @@ HINTS = {
             "path": f"{2:020d}.checkpoint.{UUID}.json",
             "sizeInBytes": 1,
             "modificationTime": 1,
-            "sidecarFiles": [
-                {"path": "nowhere.parquet", "sizeInBytes": 1, "modificationTime": 1}
-            ],
+            "sidecarFiles": [{"path": "nowhere.parquet", "sizeInBytes": 1, "modificationTime": 1}],
         }
     ),
 }
@@ -378,12 +376,16 @@ CHECKSUMS = [
     ),
     Case(
         name="another protocol",
-        build=lambda table: _checksum(table, protocol={"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": []}),
+        build=lambda table: _checksum(
+            table, protocol={"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": []}
+        ),
         want=INTEGRITY,
     ),
     Case(
         name="a protocol that nobody can read",
-        build=lambda table: _checksum(table, protocol={"minReaderVersion": 9, "minWriterVersion": 9}),
+        build=lambda table: _checksum(
+            table, protocol={"minReaderVersion": 9, "minWriterVersion": 9}
+        ),
         want=frozenset({INTEGRITY, "DELTA_INVALID_PROTOCOL_VERSION"}),
     ),
     Case(
@@ -485,7 +487,9 @@ def _v2(table: BadTable, *sidecars: str, **sidecar: bytes) -> None:
 
 
 def _sidecar(path: str = "a.parquet", **more: Any) -> bytes:
-    columns = {"add": pa.array([{"path": path, "size": 1, "modificationTime": 1, "dataChange": True}])}
+    columns = {
+        "add": pa.array([{"path": path, "size": 1, "modificationTime": 1, "dataChange": True}])
+    }
     return parquet_of(pa.table({**columns, **{k: pa.array([v]) for k, v in more.items()}}))
 
 

@@ -46,6 +46,10 @@ def _add_with(**changes: object) -> str:
     return json.dumps({"add": {key: item for key, item in value["add"].items() if item != "-"}})
 
 
+# Long enough, twice, to be read by blocks and not by lines.
+MANY = b"\n".join(add(f"f{i}", stats="x" * 500).json.encode() for i in range(600))
+
+
 def _protocol(text: str) -> str:
     return '{"protocol":' + text + "}"
 
@@ -112,9 +116,8 @@ def test_a_bad_line_ends_in_an_error_with_file_line_and_byte(
         says=IN_FILE_1,
     )
     outcome = check(case, tmp_path, guarded)
-    assert f"byte {len(OTHER) + 1}" in outcome.message or "not JSON" in outcome.message or (
-        "not UTF-8" in outcome.message
-    )
+    at = int(outcome.message.partition("byte ")[2].partition(":")[0])
+    assert len(OTHER) + 1 <= at <= len(OTHER) + 1 + len(line)
 
 
 @pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES)
@@ -122,10 +125,10 @@ def test_a_bad_line_in_a_large_commit_is_found_as_well(
     line: bytes, tmp_path: Path, guarded: GuardedReader
 ) -> None:
     def build(table: BadTable) -> None:
-        many = [add(f"f{i}", stats="x" * 500).json.encode() for i in range(1200)]
-        table.create().commit(*many[:600], line, *many[600:])
+        table.create().commit(MANY, line, MANY)
 
-    check(Case(name="", build=build, want=MALFORMED, says=("line 601",)), tmp_path, guarded)
+    case = Case(name="", build=build, want=MALFORMED, says=("line 601",), asks=False)
+    check(case, tmp_path, guarded)
 
 
 FINE = [
@@ -192,9 +195,11 @@ FINE = [
     ),
     Case(
         name="sizes whose sum is beyond 64 bits",
-        build=lambda table: table.create()
-        .commit(add_a(size=2**63 - 1), add("b", size=2**63 - 1))
-        .commit(remove("b")),
+        build=lambda table: (
+            table.create()
+            .commit(add_a(size=2**63 - 1), add("b", size=2**63 - 1))
+            .commit(remove("b"))
+        ),
         want=ROWS,
     ),
     Case(
@@ -247,9 +252,7 @@ FINE = [
 
 
 @pytest.mark.parametrize("case", FINE, ids=case_id)
-def test_what_is_odd_but_legal_is_read(
-    case: Case, tmp_path: Path, guarded: GuardedReader
-) -> None:
+def test_what_is_odd_but_legal_is_read(case: Case, tmp_path: Path, guarded: GuardedReader) -> None:
     check(case, tmp_path, guarded)
 
 
@@ -362,12 +365,10 @@ def test_a_log_that_breaks_the_protocol_ends_in_a_typed_error(
 def _junk(table: BadTable) -> None:
     table.good()
     directory = table.path("_delta_log")
-    for i in range(100_000):
-        # Links, to a file for every 50,000: they cost no space.
-        name = directory / f"junk{i // 50_000}"
-        if not name.exists():
-            name.write_bytes(b"{")
-        os.link(name, directory / f"{i:020d}.json.junk")
+    for name in ("0", "1"):
+        (directory / name).write_bytes(b"{")
+        for i in range(50_000):  # links: they cost no space
+            os.link(directory / name, directory / f"{i:020d}.json.junk{name}")
 
 
 STRAYS = [
@@ -383,9 +384,7 @@ STRAYS = [
     ),
     Case(
         name="a version in other digits",
-        build=lambda table: table.good().write(
-            "_delta_log/" + "٠" * 19 + "٢.json", "garbage"
-        ),
+        build=lambda table: table.good().write("_delta_log/" + "٠" * 19 + "٢.json", "garbage"),
         want=ROWS,
     ),
     Case(
@@ -395,10 +394,12 @@ STRAYS = [
     ),
     Case(
         name="hidden and temporary files",
-        build=lambda table: table.good()
-        .write("_delta_log/.00000000000000000001.json.crc", b"\0" * 8)
-        .write("_delta_log/_tmp_00000000000000000002.json", "garbage")
-        .write("_delta_log/00000000000000000002.json.tmp", "garbage"),
+        build=lambda table: (
+            table.good()
+            .write("_delta_log/.00000000000000000001.json.crc", b"\0" * 8)
+            .write("_delta_log/_tmp_00000000000000000002.json", "garbage")
+            .write("_delta_log/00000000000000000002.json.tmp", "garbage")
+        ),
         want=ROWS,
     ),
     Case(

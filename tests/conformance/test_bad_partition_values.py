@@ -22,9 +22,7 @@ MISSING = "DELTA_MISSING_PARTITION_VALUE"
 def _build(table: BadTable, kind: str, values: Mapping[str, str | None]) -> None:
     schema = StructType((StructField("id", LONG), StructField("p", parse_type(kind))))
     table.write("b.parquet", parquet_of(pa.table({"id": [1]})))
-    table.create(
-        add("b.parquet", partition_values=values), schema=schema, partition_columns=["p"]
-    )
+    table.create(add("b.parquet", partition_values=values), schema=schema, partition_columns=["p"])
 
 
 def _read(kind: str, values: Mapping[str, str | None], want: Any) -> Case:
@@ -123,12 +121,15 @@ def test_a_value_of_a_type_that_is_no_partition_type_is_an_error(
     tmp_path: Path, guarded: GuardedReader
 ) -> None:
     def build(table: BadTable) -> None:
-        array = StructType((StructField("id", LONG), StructField("p", parse_type(
-            {"type": "array", "elementType": "long", "containsNull": True}
-        ))))
-        table.create(
-            add_a(partition_values={"p": "[1]"}), schema=array, partition_columns=["p"]
+        array = StructType(
+            (
+                StructField("id", LONG),
+                StructField(
+                    "p", parse_type({"type": "array", "elementType": "long", "containsNull": True})
+                ),
+            )
         )
+        table.create(add_a(partition_values={"p": "[1]"}), schema=array, partition_columns=["p"])
 
     wanted = frozenset({INVALID, "DELTA_INVALID_PARTITION_COLUMN_TYPE"})
     check(Case(name="", build=build, want=wanted), tmp_path, guarded)

@@ -151,9 +151,9 @@ LINKS = [
     ),
     Case(
         name="a link to a link outside",
-        build=lambda t: _link(
-            _link(t.create(), "d", t.outside), "l.parquet", "d/o.parquet"
-        ).commit(add("l.parquet")),
+        build=lambda t: _link(_link(t.create(), "d", t.outside), "l.parquet", "d/o.parquet").commit(
+            add("l.parquet")
+        ),
         want=UNSAFE,
     ),
     Case(
@@ -268,16 +268,16 @@ MISSING = [
     ),
     Case(
         name="a file that ends too early",
-        build=lambda t: t.write("e.parquet", parquet(ROWS)[:-20])
-        .create()
-        .commit(add("e.parquet")),
+        build=lambda t: t.write("e.parquet", parquet(ROWS)[:-20]).create().commit(add("e.parquet")),
         want="DELTA_DATA_FILE_UNREADABLE",
     ),
     Case(
         name="a footer of 4 GB",
-        build=lambda t: t.write("e.parquet", parquet(ROWS)[:-8] + b"\xff\xff\xff\xffPAR1")
-        .create()
-        .commit(add("e.parquet")),
+        build=lambda t: (
+            t.write("e.parquet", parquet(ROWS)[:-8] + b"\xff\xff\xff\xffPAR1")
+            .create()
+            .commit(add("e.parquet"))
+        ),
         want="DELTA_DATA_FILE_UNREADABLE",
     ),
 ]

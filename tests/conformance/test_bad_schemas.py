@@ -43,7 +43,9 @@ def _struct(*fields: Any) -> str:
 
 def _nested(depth: int) -> str:
     inner = '{"type":"array","elementType":' * depth + '"long"' + ',"containsNull":true}' * depth
-    return '{"type":"struct","fields":[{"name":"a","nullable":true,"metadata":{},"type":%s}]}' % inner
+    return (
+        '{"type":"struct","fields":[{"name":"a","nullable":true,"metadata":{},"type":%s}]}' % inner
+    )
 
 
 def _nested_structs(depth: int) -> str:
@@ -128,9 +130,7 @@ def test_a_schema_of_10_000_columns_is_read(tmp_path: Path, guarded: GuardedRead
     check(case, tmp_path, guarded)
 
 
-@pytest.mark.parametrize(
-    "count", [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("count", [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_a_schema_of_very_many_columns_is_parsed_in_time_and_memory_that_grow_with_it(
     count: int, tmp_path: Path
 ) -> None:
@@ -255,9 +255,7 @@ METADATA = [
     ),
     Case(
         name="the same partition column twice",
-        build=lambda t: t.create(
-            add_a(partition_values={"v": "x"}), partition_columns=["v", "v"]
-        ),
+        build=lambda t: t.create(add_a(partition_values={"v": "x"}), partition_columns=["v", "v"]),
         want=f"{TWICE}.PARTITION_COLUMNS",
     ),
     Case(
@@ -307,13 +305,13 @@ def test_statistics_that_make_no_sense_are_ignored(
 
 @pytest.mark.parametrize("stats", STATS.values(), ids=STATS)
 @pytest.mark.parametrize("where", ["id = 2", "v = 'b'", "id is not null and v <> 'zz' and id = 2"])
-def test_statistics_that_make_no_sense_skip_no_rows(
-    stats: str, where: str, tmp_path: Path
-) -> None:
+def test_statistics_that_make_no_sense_skip_no_rows(stats: str, where: str, tmp_path: Path) -> None:
     table = BadTable(tmp_path)
     table.create(add_a(stats=stats))
     table.data("b.parquet", [{"id": 9, "v": "zz"}])
-    table.commit(add("b.parquet", stats='{"numRecords":1,"minValues":{"id":9},"maxValues":{"id":9}}'))
+    table.commit(
+        add("b.parquet", stats='{"numRecords":1,"minValues":{"id":9},"maxValues":{"id":9}}')
+    )
     snapshot = open_table(str(table.root)).snapshot
     rows = [row for batch in snapshot.to_batches(filter=where) for row in batch.to_pylist()]
     assert rows == [ROWS[1]]

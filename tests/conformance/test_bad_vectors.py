@@ -185,9 +185,7 @@ def test_a_bad_vector_ends_in_a_typed_error(
     check(case, tmp_path, guarded)
 
 
-def test_a_vector_behind_a_link_outside_is_refused(
-    tmp_path: Path, guarded: GuardedReader
-) -> None:
+def test_a_vector_behind_a_link_outside_is_refused(tmp_path: Path, guarded: GuardedReader) -> None:
     def build(table: BadTable) -> None:
         (table.outside / "v.bin").write_bytes(FILE.data)
         table.path(FILE.path).symlink_to(table.outside / "v.bin")
@@ -196,9 +194,7 @@ def test_a_vector_behind_a_link_outside_is_refused(
     check(Case(name="", build=build, want=UNSAFE), tmp_path, guarded)
 
 
-def test_a_vector_at_another_host_is_not_asked_for(
-    tmp_path: Path, guarded: GuardedReader
-) -> None:
+def test_a_vector_at_another_host_is_not_asked_for(tmp_path: Path, guarded: GuardedReader) -> None:
     with listening() as (port, was_called):
 
         def build(table: BadTable) -> None:
@@ -230,4 +226,3 @@ def test_a_descriptor_of_another_shape_ends_in_a_typed_error(
         table.create(protocol=FEATURE).commit(line)
 
     check(Case(name="", build=build, want=MALFORMED), tmp_path, guarded)
-

@@ -156,7 +156,7 @@ def test_compactions_cover_as_many_commits_as_they_can(builder: LogBuilder) -> N
     for version in range(8):
         builder.commit(add(str(version)))
     for first, last in ((1, 2), (1, 4), (4, 6), (6, 99)):
-        builder.write(name(first, f".{last:020d}.compacted.json"), b"")
+        builder.write(name(first, f".{last:020d}.compacted.json"), b"{}\n")
     cover = load_segment(builder.store).replay
     assert [(f.version, f.name.end_version) for f in cover] == [
         (0, None),

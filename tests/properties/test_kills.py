@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from pyspark_delta.kernel.log.checksum import checksum_of, mismatches, read_checksum
 from pyspark_delta.kernel.log.segment import list_log
@@ -132,7 +133,7 @@ def test_the_log_survives_a_death_amid_checkpoints_and_clean_up(
 
     def check() -> None:
         snapshot = check_log(table_path, seen)
-        assert live_paths(snapshot) == deltalake_paths(table_path)
+        assert live_paths(snapshot) == deltalake_paths(DeltaTable(table_path), table_path)
         check_numbers(numbers_of(snapshot), mortal.acked)
         assert snapshot.num_files == BEFORE + len(numbers_of(snapshot))
 

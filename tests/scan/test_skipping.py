@@ -112,7 +112,13 @@ def test_a_range_chooses_the_files_it_overlaps() -> None:
     ("sql", "kept"),
     [
         ("NOT n < 10", False),
+        ("NOT n < 9", True),
+        ("NOT n <= 9", False),
+        ("NOT n <= 8", True),
+        ("NOT n > 4", False),
+        ("NOT n > 5", True),
         ("NOT n >= 5", False),
+        ("NOT n >= 6", True),
         ("NOT n = 5", True),
         ("NOT (n >= 5 AND n <= 9)", False),
         ("NOT (n < 5 OR n > 9)", True),

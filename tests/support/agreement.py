@@ -46,22 +46,14 @@ def sorted_rows(rows: Iterable[Row]) -> list[Row]:
     return sorted((plain(dict(row)) for row in rows), key=repr)
 
 
-def kernel_rows(path: Path, filter: str | None = None, *, version: int | None = None) -> list[Row]:
-    """What the kernel reads."""
-    log = open_table(str(path))
-    snapshot = log.snapshot if version is None else log.snapshot_at(version)
-    assert isinstance(snapshot, ReadableSnapshot)
-    return sorted_rows(snapshot.to_table(filter=filter).to_pylist())
+def kernel_rows(path: Path, filter: str | None = None) -> list[Row]:
+    """What the kernel reads of the newest version."""
+    return _rows_of(open_table(str(path)).snapshot, filter)
 
 
-def deltalake_rows(
-    path: Path, filter: str | None = None, *, version: int | None = None
-) -> list[Row]:
-    """What deltalake reads."""
-    query = "select * from t" + (f" where {filter}" if filter else "")
-    table = DeltaTable(path, version=version)
-    found = QueryBuilder().register("t", table).execute(query).read_all()
-    return sorted_rows(pa.table(found).to_pylist())
+def deltalake_rows(path: Path, filter: str | None = None) -> list[Row]:
+    """What deltalake reads of the newest version."""
+    return _peer_rows(DeltaTable(path), filter)
 
 
 def live_paths(snapshot: Snapshot) -> list[str]:
@@ -70,10 +62,10 @@ def live_paths(snapshot: Snapshot) -> list[str]:
     return sorted(map(decode_path, paths))
 
 
-def deltalake_paths(path: Path, *, version: int | None = None) -> list[str]:
-    """The same as deltalake has them."""
+def deltalake_paths(table: DeltaTable, path: Path) -> list[str]:
+    """The same as deltalake has them, for the table at `path`."""
     root = quote(str(path)) + "/"
-    uris = DeltaTable(path, version=version).file_uris()
+    uris = table.file_uris()
     assert all(uri.startswith(root) for uri in uris)
     return sorted(uri.removeprefix(root) for uri in uris)
 
@@ -87,14 +79,26 @@ def agree(
     peer = DeltaTable(path, version=version)
     assert snapshot.version == peer.version()
     assert snapshot.schema == parse_schema(peer.schema().to_json())
-    assert list(snapshot.metadata.partition_columns) == peer.metadata().partition_columns
-    assert dict(snapshot.metadata.configuration) == peer.metadata().configuration
-    assert snapshot.protocol.min_reader_version == peer.protocol().min_reader_version
-    assert snapshot.protocol.min_writer_version == peer.protocol().min_writer_version
-    assert live_paths(snapshot) == deltalake_paths(path, version=version)
-    ours = kernel_rows(path, version=version)
-    assert ours == deltalake_rows(path, version=version)
+    metadata, protocol = peer.metadata(), peer.protocol()
+    assert list(snapshot.metadata.partition_columns) == metadata.partition_columns
+    assert dict(snapshot.metadata.configuration) == metadata.configuration
+    assert snapshot.protocol.min_reader_version == protocol.min_reader_version
+    assert snapshot.protocol.min_writer_version == protocol.min_writer_version
+    assert live_paths(snapshot) == deltalake_paths(peer, path)
+    ours = _rows_of(snapshot)
+    assert ours == _peer_rows(peer)
     if expected is not None:
         rows = expected.to_pylist() if isinstance(expected, pa.Table) else expected
         assert ours == sorted_rows(rows)
     return ours
+
+
+def _rows_of(snapshot: Snapshot, filter: str | None = None) -> list[Row]:
+    assert isinstance(snapshot, ReadableSnapshot)
+    return sorted_rows(snapshot.to_table(filter=filter).to_pylist())
+
+
+def _peer_rows(table: DeltaTable, filter: str | None = None) -> list[Row]:
+    query = "select * from t" + (f" where {filter}" if filter else "")
+    found = QueryBuilder().register("t", table).execute(query).read_all()
+    return sorted_rows(pa.table(found).to_pylist())

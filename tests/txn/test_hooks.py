@@ -273,6 +273,33 @@ def test_only_the_newest_of_several_waiting_checkpoints_is_written() -> None:
     assert seen == [4]
 
 
+def test_what_follows_a_checkpoint_does_not_wait_for_a_quiet_moment() -> None:
+    # With commits faster than checkpoints, each found a newer one due when it was the turn of its
+    # clean-up: the log of a busy table only grew.
+    seen: list[tuple[str, int]] = []
+
+    def checkpoint(event: CommitEvent) -> None:
+        seen.append(("checkpoint", event.version))
+        if event.version < 4:
+            append(log, 1)  # due before this one is done
+
+    def clean(event: CommitEvent) -> None:
+        seen.append(("clean-up", event.version))
+
+    runner = BackgroundRunner(
+        (
+            Hook("checkpoint", lambda event: event.version > 0, checkpoint, newest_only=True),
+            Hook("log clean-up", lambda event: event.version > 0, clean, newest_only=True),
+        )
+    )
+    log = new_table(log=memory_log(hooks=runner))
+    append(log, 1)
+    assert log.wait_for_hooks(30)
+    assert seen == [
+        (name, version) for version in range(1, 5) for name in ("checkpoint", "clean-up")
+    ]
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_has_hooks_of_its_own(table_path: Path) -> None:
     runner = BackgroundRunner()

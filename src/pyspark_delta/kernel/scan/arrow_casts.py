@@ -2,7 +2,7 @@
 
 A file may be older than its column's type (type widening), or come from a writer with other
 habits: unsigned or wider integers, nanoseconds, text in dictionaries.  A value that does not fit
-is an error, never another value.  PROTOCOL.md, "Type Widening", "Reader Requirements".
+is an error, never another value.  PROTOCOL.md, "Reader Requirements for Type Widening".
 
 >>> caster(pa.int32(), LONG)(pa.array([7], pa.int32())).type
 DataType(int64)

@@ -2,8 +2,7 @@
 
 Rows are counted as they stand in the file, whatever is read of it, so that a deletion vector means
 the same rows always.  Partition values and predicates are not applied here.  What pyarrow cannot
-read ends as a DataFileError that names the file.  PROTOCOL.md, "Deletion Vectors", and "Reader
-Requirements for Deletion Vectors".
+read ends as a DataFileError that names the file.  PROTOCOL.md, "Deletion Vectors".
 """
 
 from __future__ import annotations

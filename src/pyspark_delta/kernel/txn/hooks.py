@@ -324,10 +324,20 @@ class BackgroundRunner(HookRunner):
                 self._changed.wait_for(lambda: bool(self._waiting))
                 event = self._waiting.popleft()
                 self._running = True
-            for hook in self._hooks:
-                if not (hook.newest_only and self._has_newer(hook, event)):
-                    _run_guarded(hook, event)
+            self._run(event)
             del event  # an idle worker keeps no table alive
+
+    def _run(self, event: CommitEvent) -> None:
+        # Decided once: when a checkpoint is written the next may be due already, and the clean-up
+        # behind it would wait for a pause that a busy table never makes.
+        is_overtaken: bool | None = None
+        for hook in self._hooks:
+            if hook.newest_only and _is_due(hook, event):
+                if is_overtaken is None:
+                    is_overtaken = self._has_newer(hook, event)
+                if is_overtaken:
+                    continue
+            _run_guarded(hook, event)
 
     def _has_newer(self, hook: Hook, event: CommitEvent) -> bool:
         with self._changed:
