@@ -43,9 +43,8 @@ def _struct(*fields: Any) -> str:
 
 def _nested(depth: int) -> str:
     inner = '{"type":"array","elementType":' * depth + '"long"' + ',"containsNull":true}' * depth
-    return (
-        '{"type":"struct","fields":[{"name":"a","nullable":true,"metadata":{},"type":%s}]}' % inner
-    )
+    before = '{"type":"struct","fields":[{"name":"a","nullable":true,"metadata":{},"type":'
+    return before + inner + "}]}"
 
 
 def _nested_structs(depth: int) -> str:
@@ -102,6 +101,7 @@ def test_a_bad_schema_ends_in_a_typed_error(
         build=lambda table: table.create(add_a(), schema_text=schema),
         want=want,
         most_bytes=512 * MEGABYTE,
+        asks=len(schema) < MEGABYTE,
     )
     check(case, tmp_path, guarded)
 
@@ -289,7 +289,7 @@ STATS = {
     "bounds of another type": '{"numRecords":3,"minValues":{"id":"x"},"maxValues":{"id":{}}}',
     "bounds that are null": '{"numRecords":3,"minValues":{"id":null},"maxValues":{"id":null}}',
     "nullCount that is text": '{"numRecords":3,"nullCount":{"id":"x"}}',
-    "a bound that is not a number": '{"numRecords":3,"minValues":{"id":NaN},"maxValues":{"id":1e999}}',
+    "a bound that is no number": '{"minValues":{"id":NaN},"maxValues":{"id":1e999}}',
     "columns that are not there": '{"numRecords":3,"minValues":{"zz":1},"maxValues":{"zz":1}}',
     "half of a surrogate pair": '{"numRecords":3,"maxValues":{"v":"\\ud800"}}',
 }

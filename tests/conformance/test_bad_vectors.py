@@ -185,6 +185,19 @@ def test_a_bad_vector_ends_in_a_typed_error(
     check(case, tmp_path, guarded)
 
 
+@pytest.mark.parametrize("prefix", ["p", "a b", "100%", "%25+é", "x/y", ".hidden"])
+def test_a_vector_in_a_directory_of_any_name_is_found(
+    prefix: str, tmp_path: Path, guarded: GuardedReader
+) -> None:
+    (file,) = pack_deletion_vectors([DeletionVector([1])], next_id=lambda: ID, prefix=prefix)
+
+    def build(table: BadTable) -> None:
+        table.write(file.path, file.data)
+        _build(table, data=None, base=file.descriptors[0])
+
+    check(Case(name="", build=build, want=LEFT), tmp_path, guarded)
+
+
 def test_a_vector_behind_a_link_outside_is_refused(tmp_path: Path, guarded: GuardedReader) -> None:
     def build(table: BadTable) -> None:
         (table.outside / "v.bin").write_bytes(FILE.data)

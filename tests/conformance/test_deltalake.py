@@ -26,12 +26,10 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.readable import ReadableSnapshot
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from tests.support.agreement import agree, deltalake_rows, kernel_rows
 from tests.support.checkpoints import checkpoint
 from tests.support.clock import FrozenClock
-from tests.support.reading import open_table
 from tests.support.tables import (
     append,
     change_schema,
@@ -387,9 +385,7 @@ def test_large_deletion_vectors_are_read(table_path: Path) -> None:
     query = QueryBuilder().register("t", DeltaTable(table_path))
     theirs = pa.table(query.execute("select id from t order by id").read_all())
     assert theirs.column("id").to_pylist() == expected
-    snapshot = open_table(str(table_path)).snapshot
-    assert isinstance(snapshot, ReadableSnapshot)
-    assert snapshot.to_table().column("id").to_pylist() == expected
+    assert log.snapshot.to_table().column("id").to_pylist() == expected
 
 
 FEATURES = {

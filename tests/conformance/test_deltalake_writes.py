@@ -18,16 +18,15 @@ from deltalake import (
     DeltaTable,
     Field,
     Schema,
+    TableFeatures,
     Transaction,
     write_deltalake,
 )
 from deltalake.schema import PrimitiveType, StructType
-from deltalake.table import TableFeatures
 
 from pyspark_delta import (
     ConcurrentAppendException,
     ConcurrentDeleteReadException,
-    DeltaLog,
     MetadataChangedException,
 )
 from pyspark_delta.kernel.log.compaction import write_compaction
@@ -35,10 +34,8 @@ from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, SetTransaction
 from pyspark_delta.kernel.protocol.operations import delete, write
 from pyspark_delta.kernel.protocol.paths import commit_path
-from pyspark_delta.kernel.scan.readable import ReadableSnapshot
 from tests.conformance.test_deltalake import PARTITIONS, SKIPPED, TYPES, numbered
 from tests.support.agreement import agree, deltalake_rows, kernel_rows, sorted_rows
-from tests.support.reading import open_table
 from tests.support.tables import append, create_table, overwrite, table_log, write_files
 
 TEN = pa.table({"id": list(range(10)), "v": [f"wörd {i}%" for i in range(10)]})
@@ -191,7 +188,12 @@ def writes_many_times(path: Path) -> None:
 def creates_with_properties(path: Path) -> None:
     DeltaTable.create(
         path,
-        Schema([Field("id", "long", nullable=False), Field("v", "string", metadata={"a": "ü"})]),
+        Schema(
+            [
+                Field("id", PrimitiveType("long"), nullable=False),
+                Field("v", PrimitiveType("string"), metadata={"a": "ü"}),
+            ]
+        ),
         name="nämed",
         description="a 100% sure one",
         partition_by=["v"],
@@ -203,7 +205,10 @@ def creates_with_properties(path: Path) -> None:
 def alters(path: Path) -> None:
     table = written(path)
     table.alter.add_columns(
-        [Field("n", "integer"), Field("s", StructType([Field("a", PrimitiveType("date"))]))]
+        [
+            Field("n", PrimitiveType("integer")),
+            Field("s", StructType([Field("a", PrimitiveType("date"))])),
+        ]
     )
     table.alter.add_constraint({"positive": "id >= 0"})
     table.alter.set_table_name("other")
@@ -269,7 +274,7 @@ WRITERS: tuple[Callable[[Path], None], ...] = (
 def test_what_it_writes_is_read(table_path: Path, writer: Callable[[Path], None]) -> None:
     writer(table_path)
     agree(table_path)
-    log = open_table(str(table_path))
+    log = table_log(table_path)
     versions = [entry["version"] for entry in DeltaTable(table_path).history()]
     assert [info.version for info in log.history()] == versions
     if writer in (vacuums, repairs):
@@ -283,19 +288,13 @@ def test_what_it_wrote_takes_our_commits(table_path: Path, writer: Callable[[Pat
     writer(table_path)
     before = agree(table_path)
     log = table_log(table_path)
-    rows = some_rows(log)
+    rows = log.snapshot.to_table().slice(0, 3)
     append(log, rows)
     after = agree(table_path, [*before, *rows.to_pylist()])
     log.checkpoint()
     agree(table_path, after)
     write_deltalake(table_path, rows, mode="append")
     agree(table_path, [*after, *rows.to_pylist()])
-
-
-def some_rows(log: DeltaLog) -> pa.Table:
-    snapshot = log.snapshot
-    assert isinstance(snapshot, ReadableSnapshot)
-    return snapshot.to_table().slice(0, 3)
 
 
 def test_the_cleaned_log_had_something_to_clean(table_path: Path) -> None:
@@ -363,7 +362,7 @@ def test_transactions_of_applications_are_shared(table_path: Path) -> None:
 
 def test_its_change_files_are_in_the_changes_and_not_in_the_table(table_path: Path) -> None:
     feeds_changes(table_path)
-    changes = dict(open_table(str(table_path)).get_changes(1))
+    changes = dict(table_log(table_path).get_changes(1))
     kinds = [type(action) for action in changes[2]]
     assert AddCDCFile in kinds
     assert not any(row["v"] == "wörd 2%" for row in agree(table_path))
@@ -399,7 +398,7 @@ def test_a_stale_writer_of_either_kind_comes_after_the_other(table_path: Path) -
     assert transaction.commit(files, write("Append")).version == 2
     write_deltalake(stale, MORE, mode="append")
     agree(table_path, pa.concat_tables([TEN, MORE, TEN, MORE]))
-    assert open_table(str(table_path)).snapshot.version == 3
+    assert table_log(table_path).snapshot.version == 3
 
 
 def test_a_delete_of_ours_does_not_miss_rows_that_it_added(table_path: Path) -> None:
@@ -428,7 +427,7 @@ def test_a_change_of_the_schema_stops_the_other(table_path: Path) -> None:
     table = written(table_path)
     log = table_log(table_path)
     transaction = log.start_transaction()
-    table.alter.add_columns([Field("n", "integer")])
+    table.alter.add_columns([Field("n", PrimitiveType("integer"))])
     files = write_files(log.store, transaction.metadata, TEN, now_ms=log.now_ms())
     with pytest.raises(MetadataChangedException):
         transaction.commit(files, write("Append"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_delta.kernel.log.frames import canonical_paths, file_key
 from pyspark_delta.kernel.log.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.replay import FileState, replay
 from pyspark_delta.kernel.protocol.actions import AddFile, RemoveFile
@@ -84,3 +86,23 @@ def test_an_older_state_is_not_touched_by_a_newer_frame() -> None:
     before = replay([], [first])
     after = before.apply(second)
     assert (before.num_files, after.num_files) == (1, 0)
+
+
+def test_paths_decoded_by_directory_are_those_decoded_one_by_one() -> None:
+    paths = [
+        "plain",
+        "p=a%20b/x",
+        "p=a%2520b/y%20z",
+        "p=a%20b/é",
+        "/abs/t/x",
+        "memory:///t/p=a%20b/w",
+        "../out%20side",
+        "bad%zz/x",
+        "a:b/c",
+        "%2e%2e/x",
+        "d//x%20",
+    ]
+    array = pa.array(paths)
+    expected = [file_key(path, None, ROOT) for path in paths]
+    assert canonical_paths(array, ROOT).to_pylist() == expected
+    assert canonical_paths(array.slice(1), ROOT).to_pylist() == expected[1:]

@@ -21,7 +21,6 @@ from pyspark_delta.kernel.storage.local import STAGING_PREFIX, LocalStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from tests.support.agreement import agree
 from tests.support.processes import run_appenders
-from tests.support.reading import open_table
 from tests.support.tables import append, create_table, table_log
 
 ROWS = pa.schema([("id", pa.string())])
@@ -31,8 +30,7 @@ def check_table(path: Path, acked: Mapping[str, int], caplog: pytest.LogCaptureF
     """Every acknowledged id is there once, where it was said to be; every version is sound."""
     rows = agree(path)
     assert Counter(row["id"] for row in rows) == dict.fromkeys(acked, 1)
-    log = open_table(str(path))
-    changes = dict(log.get_changes(0))
+    changes = dict(table_log(path).get_changes(0))
     assert list(changes) == list(range(len(acked) + 1))
     found = {
         json.loads(action.stats or "")["minValues"]["id"]: version

@@ -14,7 +14,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import permutations
 from zlib import crc32
 
@@ -43,6 +42,7 @@ from pyspark_delta.kernel.txn.committer import (
     FileSystemCommitter,
 )
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.kernel.txn.reads import READ_SCHEMA
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from tests.support.transactions import NO_HOOKS, TABLE, add, metadata
 
@@ -77,28 +77,31 @@ def word(ident: str, read: Iterable[str] = ()) -> str:
 
 
 class View:
-    """The files of a transaction's snapshot, with the rows that only the test knows."""
+    """A transaction's snapshot, with the rows that only the test knows.
 
-    def __init__(self, txn: OptimisticTransaction, contents: dict[str, tuple[int, frozenset[str]]]):
-        self.txn = txn
+    Which files are live at each version the test knows too; with `through_scan` it asks the table
+    all the same and compares.
+    """
+
+    def __init__(self, txn: OptimisticTransaction, bench: Bench) -> None:
         assert txn.snapshot is not None
+        self.txn = txn
         self.snapshot: Snapshot = txn.snapshot
-        self.contents = contents
-
-    @cached_property
-    def table(self) -> pa.Table:
-        return self.snapshot.files_with(["path", "partitionValues"])
-
-    @cached_property
-    def paths(self) -> list[str]:
-        found: list[str] = self.table.column("path").to_pylist()
-        return found
+        self.contents = bench.contents
+        self.paths = sorted(bench.live_at[self.snapshot.version])
+        self._through_scan = bench.reads_through_scan
 
     def read(self, partitions: tuple[int, ...], predicate: Predicate) -> list[str]:
         """Read partitions by a predicate on them: the paths found."""
-        chosen = [i for i, path in enumerate(self.paths) if self.contents[path][0] in partitions]
-        self.txn.record_read(predicate, self.table.take(pa.array(chosen, pa.int64())))
-        return [self.paths[i] for i in chosen]
+        found = [path for path in self.paths if self.contents[path][0] in partitions]
+        if self._through_scan:
+            table = self.txn.filter_files(predicate)
+            assert sorted(table.column("path").to_pylist()) == found
+        else:
+            values = [[("part", str(self.contents[path][0]))] for path in found]
+            columns = {"path": found, "partitionValues": values}
+            self.txn.record_read(predicate, pa.table(columns, schema=READ_SCHEMA))
+        return found
 
     def rows(self, paths: Iterable[str]) -> list[str]:
         return sorted(row for path in paths for row in self.contents[path][1])
@@ -380,6 +383,7 @@ class Bench:
         ]
         self.is_serializable = seed % 4 != 3
         self.tracks_rows = seed % 5 == 0
+        self.reads_through_scan = seed % 10 == 1
         self.contents: dict[str, tuple[int, frozenset[str]]] = {}
         self.numbers = iter(range(1_000_000))
         self.state = Logical(dict.fromkeys(PARTITIONS, frozenset()))
@@ -406,13 +410,14 @@ class Bench:
                 files.append(file)
         txn.commit(files, "CREATE TABLE AS SELECT")
         self.live = {file.path for file in files if isinstance(file, AddFile)}
-        self.state.features = self._actual([]).features
+        self.live_at = {0: frozenset(self.live)}
+        self.state.features = self._actual().features
 
     # Running.
 
     def run_schedule(self) -> None:
         """Interleave some transactions, then compare the table with the model."""
-        runs = [self._new_run() for _ in range(self.chance.choice((2, 2, 2, 3, 3, 4)))]
+        runs = [self._new_run() for _ in range(self.chance.choice((2, 2, 2, 2, 3, 3, 4)))]
 
         def go_on() -> None:
             ready = [run for run in runs if not run.is_done and not run.is_busy]
@@ -452,25 +457,30 @@ class Bench:
     def _steps(self, run: Running) -> Iterator[None]:
         txn = run.log.start_transaction()
         yield
-        actions = run.op.plan(View(txn, self.contents))
+        actions = run.op.plan(View(txn, self))
         yield
         with suppress(DeltaConcurrentModificationException):
             run.committed = txn.commit_if_needed(actions, run.op.operation)
+        if run.committed is not None:
+            self._note(run.committed)
         run.is_done = True
 
     # Judging.
 
-    def _actual(self, runs: list[Running]) -> Logical:
-        """What the commits of a schedule left, by their own actions in the order of versions."""
-        for run in in_order(runs):
-            assert run.committed is not None
-            for action in run.committed.actions:
-                match action:
-                    case AddFile():
-                        assert action.path not in self.live, "a file is added twice"
-                        self.live.add(action.path)
-                    case RemoveFile():
-                        self.live.remove(action.path)  # KeyError: it was not there
+    def _note(self, committed: Committed) -> None:
+        """Keep the live files of every version: commits come in the order of versions."""
+        assert committed.version == max(self.live_at) + 1
+        for action in committed.actions:
+            match action:
+                case AddFile():
+                    assert action.path not in self.live, "a file is added twice"
+                    self.live.add(action.path)
+                case RemoveFile():
+                    self.live.remove(action.path)  # KeyError: it was not there
+        self.live_at[committed.version] = frozenset(self.live)
+
+    def _actual(self) -> Logical:
+        """What the table means now."""
         rows: dict[int, list[str]] = {part: [] for part in PARTITIONS}
         for path in self.live:
             part, held = self.contents[path]
@@ -490,7 +500,7 @@ class Bench:
         )
 
     def _check(self, runs: list[Running]) -> None:
-        actual = self._actual(runs)
+        actual = self._actual()
         wrote = [run for run in in_order(runs) if not only_rearranges(run)]
         orders: Iterable[tuple[Running, ...]] = (tuple(wrote),)
         if not self.is_serializable:

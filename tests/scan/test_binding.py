@@ -156,7 +156,7 @@ def test_literals_take_the_type_they_are_compared_in(sql: str, expected: str) ->
 
 
 def test_days_and_clocks_are_those_of_the_session() -> None:
-    zone = "America/Los_Angeles"
+    zone = "-08:00"
     assert bound("at >= '2024-02-29'", zone) == "at >= TIMESTAMP '2024-02-29 08:00:00.000000Z'"
     assert bound("at >= DATE '2024-02-29'", zone).endswith(" 08:00:00.000000Z'")
     assert bound("day < TIMESTAMP '2024-02-29 08:00:00Z'", zone) == "day < DATE '2024-02-29'"

@@ -155,7 +155,7 @@ def test_text_is_cast_to_the_columns_type() -> None:
     assert judged("day = TIMESTAMP '2024-02-29 00:00:00'", day=days) == [False, True, None]
     moment = datetime(2024, 2, 29, 8, tzinfo=UTC)
     assert judged("at = '2024-02-29'", at=[moment]) == [False]
-    assert judged("at = '2024-02-29'", at=[moment], time_zone="America/Los_Angeles") == [True]
+    assert judged("at = '2024-02-29'", at=[moment], time_zone="-08:00") == [True]
     assert judged("at > '2024-02-29 07:59:59.999999Z'", at=[moment]) == [True]
     assert judged("clock = '2024-02-29 08:00:00'", clock=[moment.replace(tzinfo=None)]) == [True]
     assert judged("b", b=[True, False, None]) == [True, False, None]

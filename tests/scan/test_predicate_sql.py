@@ -169,7 +169,7 @@ def test_sql_is_understood(sql: str, predicate: Predicate) -> None:
     ],
 )
 def test_literals_have_the_types_that_spark_gives_them(sql: str, value: Literal | None) -> None:
-    parsed = parse_predicate(f"a = {sql}", time_zone="Europe/Berlin")
+    parsed = parse_predicate(f"a = {sql}", time_zone="+01:00")
     assert isinstance(parsed, Comparison)
     found = parsed.right
     assert isinstance(found, Literal)
@@ -403,7 +403,7 @@ PREDICATES = st.recursive(
 )
 
 
-@given(PREDICATES, st.sampled_from(["UTC", "America/Los_Angeles"]))
+@given(PREDICATES, st.sampled_from(["UTC", "-07:52:58"]))
 def test_a_predicate_survives_its_own_text(predicate: Predicate, time_zone: str) -> None:
     assert parse_predicate(predicate.to_sql(), time_zone=time_zone) == predicate
 

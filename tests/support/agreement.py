@@ -20,7 +20,7 @@ from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.schema_json import parse_schema
 from pyspark_delta.kernel.scan.readable import ReadableSnapshot
 from pyspark_delta.kernel.storage.uris import decode_path
-from tests.support.reading import open_table
+from tests.support.tables import table_log
 
 Row = Mapping[str, Any]
 
@@ -48,7 +48,7 @@ def sorted_rows(rows: Iterable[Row]) -> list[Row]:
 
 def kernel_rows(path: Path, filter: str | None = None) -> list[Row]:
     """What the kernel reads of the newest version."""
-    return _rows_of(open_table(str(path)).snapshot, filter)
+    return _rows_of(table_log(path).snapshot, filter)
 
 
 def deltalake_rows(path: Path, filter: str | None = None) -> list[Row]:
@@ -74,7 +74,7 @@ def agree(
     path: Path, expected: pa.Table | Iterable[Row] | None = None, *, version: int | None = None
 ) -> list[Row]:
     """The rows of a version, the newest by default, on which both agree, and `expected` too."""
-    log = open_table(str(path))
+    log = table_log(path)
     snapshot = log.snapshot if version is None else log.snapshot_at(version)
     peer = DeltaTable(path, version=version)
     assert snapshot.version == peer.version()
@@ -93,8 +93,7 @@ def agree(
     return ours
 
 
-def _rows_of(snapshot: Snapshot, filter: str | None = None) -> list[Row]:
-    assert isinstance(snapshot, ReadableSnapshot)
+def _rows_of(snapshot: ReadableSnapshot, filter: str | None = None) -> list[Row]:
     return sorted_rows(snapshot.to_table(filter=filter).to_pylist())
 
 

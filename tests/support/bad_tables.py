@@ -17,7 +17,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, Protocol
+from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.storage import LocalStore
 from tests.support.guarded import GuardedReader, Outcome
-from tests.support.log_builder import SCHEMA, LogBuilder, add, metadata
+from tests.support.log_builder import SCHEMA, LogBuilder, add, metadata, remove
 
 Row = dict[str, Any]
 
@@ -36,6 +37,13 @@ ROWS: list[Row] = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}, {"id": 3, "v": "c"}
 SECRET: list[Row] = [{"id": 666, "v": "from outside"}]
 ARROW_SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
 MEGABYTE = 1 << 20
+UUID = "11111111-2222-3333-4444-555555555555"
+V2_PROTOCOL = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=("v2Checkpoint",),
+    writer_features=("v2Checkpoint",),
+)
 
 _NAME = "tä ble 100%"
 _IN_OPEN, _IN_ACCESS = 0x20, 0x1
@@ -50,7 +58,6 @@ class BadTable:
         self.store = LocalStore(self.root, fsync=False)
         self.log = LogBuilder(self.store)
         self.outside.mkdir()
-        self.connections: list[str] = []
         self.root.mkdir()
         (self.outside / "o.parquet").write_bytes(parquet(SECRET))
         self.data("a.parquet")
@@ -103,6 +110,19 @@ class BadTable:
         return self.root / relative
 
 
+def with_history(table: BadTable) -> BadTable:
+    """Versions 0 to 2 with something of everything: a checkpoint of the last has all of it."""
+    table.create(add("gone.parquet"), protocol=V2_PROTOCOL)
+    table.commit(add_a(stats='{"numRecords":3}'), '{"txn":{"appId":"a","version":7}}')
+    return table.commit(remove("gone.parquet"))
+
+
+def without_commits(table: BadTable) -> None:
+    """Take away every commit but the last, as log clean-up does."""
+    for version in range(table.log.version):
+        table.path(commit_path(version)).unlink(missing_ok=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One bad table.  `want` is its rows, or the conditions that it may end with."""
@@ -115,11 +135,6 @@ class Case:
     most_bytes: int = 192 * MEGABYTE
     seconds: float = 30
     asks: bool = True  # what else can be asked of a table; off where each question is slow
-
-
-def cases(*rows: Case) -> list[Any]:
-    """Cases as parameters: their names are their ids."""
-    return list(rows)
 
 
 def case_id(value: object) -> str:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deltalake import CommitProperties, write_deltalake
 
 from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.log.table_log import system_now_ms
@@ -161,8 +162,6 @@ def _kernel_appender(path: str) -> Callable[[pa.Table], int]:
 
 
 def _deltalake_appender(path: str) -> Callable[[pa.Table], int]:
-    from deltalake import CommitProperties, write_deltalake  # noqa: PLC0415  # it starts threads
-
     properties = CommitProperties(max_commit_retries=10_000)
 
     def commit(rows: pa.Table) -> int:
@@ -197,9 +196,10 @@ def _serve(kind: str, path: str, acks: str) -> None:
 def _live(kind: str, path: str, acks: str, seed: int, signaller: int) -> None:
     """Write until killed."""
     try:
+        parent = os.getppid()
         handle = os.open(acks, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         writer = _WRITERS[kind](path, random.Random(seed))
-        while True:
+        while os.getppid() == parent:
             os.write(handle, f"{writer.commit_next()}\n".encode())
             os.write(signaller, b".")
             writer.rest()
@@ -253,7 +253,7 @@ class _RowWriter(_Writer):
     def _compact(self) -> None:
         transaction = self.log.start_transaction()
         old = list(add_files(transaction.filter_files()))
-        rows = self.log.snapshot.to_table()  # type: ignore[attr-defined]
+        rows = self.log.snapshot.to_table()
         new = write_files(self.log.store, transaction.metadata, rows, now_ms=self.log.now_ms())
         now_ms = self.log.now_ms()
         actions: list[Action] = [replace(file, data_change=False) for file in new]

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark_delta.kernel.log.table_log import TableLog
-from pyspark_delta.kernel.scan.readable import ReadableSnapshot
-from pyspark_delta.kernel.storage import LocalStore
+from pyspark_delta import DeltaLog
 
 
-class _Log(TableLog):
-    snapshot_type = ReadableSnapshot
-
-
-def open_table(root: str) -> TableLog:
-    """The log of the table at `root`, not from any cache."""
-    return _Log(LocalStore(root))
+def open_table(root: str) -> DeltaLog:
+    """The log of the table at `root`, not as it was remembered."""
+    DeltaLog.clear_cache()
+    return DeltaLog.for_table(root)
 
 
 def read_table(root: str) -> list[dict[str, Any]]:
     """Every row of the newest version, sorted by its text."""
-    snapshot = open_table(root).snapshot
-    assert isinstance(snapshot, ReadableSnapshot)
-    rows = [row for batch in snapshot.to_batches() for row in batch.to_pylist()]
-    return sorted(rows, key=repr)
+    batches = open_table(root).snapshot.to_batches()
+    return sorted((row for batch in batches for row in batch.to_pylist()), key=repr)

@@ -77,14 +77,29 @@ class CheckpointSource(ColumnSource):
 
     def columns(self, names: Sequence[str]) -> pa.Table:
         table = read_file_actions(self._store, self._path, "add", names, ADD_SCHEMA)
-        if self._num_rows is None:
-            self._num_rows = table.num_rows
-        elif table.num_rows != self._num_rows:
-            # Which rows are adds is told by each column anew, and damage may hit one of them.
-            raise _malformed(self._path, "its columns do not agree on the number of adds")
+        self._check_rows(table.num_rows)
         if "stats" in names and table.num_rows == table.column("stats").null_count:
             return self._with_parsed_stats(table)
         return table
+
+    def parsed_stats(self, leaves: Sequence[tuple[str, ...]]) -> pa.ChunkedArray | None:
+        if any("." in name for leaf in leaves for name in leaf):
+            return None  # Arrow would take it for a step into a struct
+        kinds = ("minValues", "maxValues", "nullCount")
+        wanted = [".".join((kind, *leaf)) for leaf in leaves for kind in kinds]
+        parsed = read_parsed(
+            self._store, self._path, "stats_parsed", ["numRecords", "tightBounds", *wanted]
+        )
+        if parsed is not None:
+            self._check_rows(len(parsed))
+        return parsed
+
+    def _check_rows(self, num_rows: int) -> None:
+        if self._num_rows is None:
+            self._num_rows = num_rows
+        elif num_rows != self._num_rows:
+            # Which rows are adds is told by each column anew, and damage may hit one of them.
+            raise _malformed(self._path, "its columns do not agree on the number of adds")
 
     def _with_parsed_stats(self, table: pa.Table) -> pa.Table:
         """Statistics as text from their typed form, for writers that keep only that."""
@@ -167,15 +182,24 @@ def read_file_actions(
         return read
 
 
-def read_parsed(store: LogStore, path: str, name: str) -> pa.ChunkedArray | None:
-    """The struct `add.name` (stats_parsed, partitionValues_parsed) of every add; None if absent."""
+def read_parsed(
+    store: LogStore, path: str, name: str, parts: Sequence[str] | None = None
+) -> pa.ChunkedArray | None:
+    """The struct `add.name` (stats_parsed, partitionValues_parsed) of every add; None if absent.
+
+    `parts` are the dotted paths below it that matter, all of them when there are none.
+    """
     with _as_malformed(path), _opened(store, path) as file:
         top = file.schema_arrow
-        index = top.get_field_index("add")
-        if index < 0 or name not in {f.name for f in _struct_type(top, "add")}:
+        if top.get_field_index("add") < 0 or name not in {f.name for f in _struct_type(top, "add")}:
             return None
-        column = _without_nulls(file.read(columns=["add.path", f"add.{name}"]).column("add"))
-        return pa.chunked_array([chunk.field(name) for chunk in column.chunks])
+        below = [f".{part}" for part in parts] if parts is not None else [""]
+        columns = ["add.path", *(f"add.{name}{part}" for part in below)]
+        column = _without_nulls(file.read(columns=columns).column("add"))
+        if column.type.get_field_index(name) < 0:
+            return None  # it has none of the parts
+        chunks = [pc.struct_field(chunk, name) for chunk in column.chunks]
+        return pa.chunked_array(chunks, column.type.field(name).type)
 
 
 def _without_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -60,6 +60,9 @@ REMOVE_SCHEMA = pa.schema(
     ]
 )
 
+# Escapes, schemes and absolute paths: what another path may be another spelling of.
+_SUSPICIOUS = "[%:]|^/"
+
 _Action = TypeVar("_Action", bound=FileAction)
 
 
@@ -129,9 +132,35 @@ def canonical_paths(paths: pa.Array, root_uri: str) -> pa.Array:
     """Paths as replay compares them: percent-decoded once, relative where they can be."""
     if not _may_need_decoding(paths):
         return paths
-    suspicious = pc.match_substring_regex(paths, "[%:]|^/")
-    changed = [_canonical(path, root_uri) for path in paths.filter(suspicious).to_pylist()]
-    return pc.replace_with_mask(paths, suspicious, pa.array(changed, pa.string()))
+    suspicious = pc.match_substring_regex(paths, _SUSPICIOUS)
+    changed = _by_directory(paths.filter(suspicious), root_uri)
+    return pc.replace_with_mask(paths, suspicious, changed)
+
+
+def _by_directory(paths: pa.Array, root_uri: str) -> pa.Array:
+    """Canonical paths, each directory decoded once: files share few of them."""
+    # With a slash in front there is a directory always, if only an empty one.
+    slashed = pc.binary_join_element_wise("", paths, "/")
+    parts = pc.split_pattern(slashed, "/", max_splits=1, reverse=True)
+    directories = pc.list_element(parts, 0).dictionary_encode()
+    decoded = pa.array(
+        [_inside(name[1:], root_uri) for name in directories.dictionary.to_pylist()], pa.string()
+    )
+    names = pc.list_element(parts, 1)
+    names = pc.if_else(pc.match_substring_regex(names, _SUSPICIOUS), None, names)
+    joined = pc.binary_join_element_wise(decoded.take(directories.indices), names, "/")
+    rest = pc.is_null(joined)
+    single = [_canonical(path, root_uri) for path in paths.filter(rest).to_pylist()]
+    return pc.replace_with_mask(joined, rest, pa.array(single, pa.string()))
+
+
+def _inside(directory: str, root_uri: str) -> str | None:
+    """A directory of the table, decoded; None when each of its files needs a look."""
+    try:
+        found = resolve_action_path(directory, root_uri)
+    except UnsafePathError:
+        return None
+    return None if found.is_absolute else found.path
 
 
 def file_key(path: str, vector_id: str | None, root_uri: str) -> str:

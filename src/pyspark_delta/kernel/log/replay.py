@@ -33,6 +33,14 @@ class ColumnSource(ABC):
     def columns(self, names: Sequence[str]) -> pa.Table:
         """The columns called `names`, every row."""
 
+    def parsed_stats(self, leaves: Sequence[tuple[str, ...]]) -> pa.ChunkedArray | None:
+        """Typed statistics of every row, of these physical columns at least.
+
+        A struct as checkpoints keep it in `stats_parsed`; None when there is none, and the text
+        is all there is.
+        """
+        return None
+
 
 class TableSource(ColumnSource):
     """A table that is in memory already."""

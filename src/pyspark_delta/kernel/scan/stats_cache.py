@@ -20,6 +20,7 @@ from pyspark_delta.kernel.scan.stats_columns import (
     Leaf,
     parse_stats,
     stat_name,
+    struct_stats,
 )
 
 # Partition values may leave so few files that parsing the others for later does not pay.
@@ -48,6 +49,11 @@ def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf])
     with _LOCK:
         kept = _KEPT.setdefault(part.source, {})
     # Two threads may parse the same: that is a waste, and no harm.
+    missing = [leaf for leaf in leaves if leaf not in kept]
+    if missing:
+        typed = part.source.parsed_stats([leaf.physical_path for leaf in missing])
+        if typed is not None:
+            _keep(kept, struct_stats(typed, missing), missing)
     missing = [leaf for leaf in leaves if leaf not in kept]
     if missing:
         texts = part.source.columns(["stats"])
