@@ -40,7 +40,7 @@ MORE = [{"id": 10, "v": "x"}, {"id": 11, "v": None}, {"id": 12, "v": "ü"}]
 RIGHT = sorted([ROWS[0], ROWS[2], MORE[1]], key=repr)
 
 
-def _plain(table: BadTable, **configuration: str) -> None:
+def with_vectors(table: BadTable, **configuration: str) -> None:
     """Four versions whose rows are RIGHT: two files, each with a vector in one file."""
     table.write(VECTORS[0].path, VECTORS[0].data)
     table.data("b %.parquet", MORE)
@@ -58,8 +58,8 @@ def _plain(table: BadTable, **configuration: str) -> None:
     )
 
 
-def _with_checksum(table: BadTable) -> None:
-    _plain(table)
+def with_checksum(table: BadTable) -> None:
+    with_vectors(table)
     snapshot = snapshot_at(table.store)
     checksum = checksum_of(
         snapshot.files,
@@ -71,16 +71,16 @@ def _with_checksum(table: BadTable) -> None:
     assert write_checksum(table.store, 3, checksum)
 
 
-def _with_checkpoint(table: BadTable, *, keep: bool = False, **options: Any) -> None:
+def with_checkpoint(table: BadTable, *, keep: bool = False, **options: Any) -> None:
     policy = {"delta.checkpointPolicy": "v2"} if "v2_format" in options else {}
-    _plain(table, **policy)
+    with_vectors(table, **policy)
     write_last_checkpoint(table.store, checkpoint(table.store, **options))
     for version in range(0 if keep else 3):
         table.path(commit_path(version)).unlink()
 
 
-def _with_compaction(table: BadTable) -> None:
-    _plain(table)
+def with_compaction(table: BadTable) -> None:
+    with_vectors(table)
     write_compaction(table.store, 1, 3)
 
 
@@ -95,44 +95,44 @@ class Target:
 
 
 TARGETS = [
-    Target("the first commit", _plain, commit_path(0), False),
-    Target("a later commit", _plain, commit_path(3), False),
-    Target("a compaction", _with_compaction, "_delta_log/*.compacted.json", False),
-    Target("a checksum", _with_checksum, checksum_path(3), True),
-    Target("a hint", _with_checkpoint, "_delta_log/_last_checkpoint", True),
+    Target("the first commit", with_vectors, commit_path(0), False),
+    Target("a later commit", with_vectors, commit_path(3), False),
+    Target("a compaction", with_compaction, "_delta_log/*.compacted.json", False),
+    Target("a checksum", with_checksum, checksum_path(3), True),
+    Target("a hint", with_checkpoint, "_delta_log/_last_checkpoint", True),
     Target(
         "a hint, commits there",
-        lambda t: _with_checkpoint(t, keep=True),
+        lambda t: with_checkpoint(t, keep=True),
         "_delta_log/_last_checkpoint",
         True,
     ),
-    Target("a checkpoint", _with_checkpoint, "_delta_log/*.checkpoint*.parquet", False),
+    Target("a checkpoint", with_checkpoint, "_delta_log/*.checkpoint*.parquet", False),
     Target(
         "a checkpoint, commits there",
-        lambda t: _with_checkpoint(t, keep=True),
+        lambda t: with_checkpoint(t, keep=True),
         "_delta_log/*.checkpoint*.parquet",
         False,
     ),
     Target(
         "a V2 checkpoint in JSON",
-        lambda t: _with_checkpoint(t, v2_format="json"),
+        lambda t: with_checkpoint(t, v2_format="json"),
         "_delta_log/*.checkpoint.*.json",
         False,
     ),
     Target(
         "a V2 checkpoint in Parquet",
-        lambda t: _with_checkpoint(t, v2_format="parquet"),
+        lambda t: with_checkpoint(t, v2_format="parquet"),
         "_delta_log/*.checkpoint.*.parquet",
         False,
     ),
     Target(
         "a sidecar",
-        lambda t: _with_checkpoint(t, v2_format="json"),
+        lambda t: with_checkpoint(t, v2_format="json"),
         "_delta_log/_sidecars/*.parquet",
         False,
     ),
-    Target("a vector", _plain, "*.bin", True),
-    Target("a data file", _plain, "a.parquet", False),
+    Target("a vector", with_vectors, "*.bin", True),
+    Target("a data file", with_vectors, "a.parquet", False),
 ]
 
 

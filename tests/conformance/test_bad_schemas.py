@@ -325,7 +325,45 @@ def _file(table: BadTable, data: pa.Table | bytes) -> None:
     table.create(add("b.parquet"))
 
 
+def _claiming(table: pa.Table, rows: int) -> bytes:
+    """A Parquet file whose footer tells of another number of rows, wherever it tells of one."""
+    data = parquet_of(table, write_statistics=False, store_schema=False)
+    length = int.from_bytes(data[-8:-4], "little")
+    # 0x16 is how thrift spells a 64-bit number in the field that follows the one before.
+    told, claimed = (b"\x16" + _zigzag(count) for count in (table.num_rows, rows))
+    footer = data[-8 - length : -8]
+    assert footer.count(told) >= 3
+    footer = footer.replace(told, claimed)
+    return data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def _zigzag(number: int) -> bytes:
+    number, parts = 2 * number, []
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+_SOME = pa.table({"id": range(54_321), "v": ["x"] * 54_321})
+
 FILES = [
+    *(
+        Case(
+            name=f"a footer that claims {rows} rows, {what}",
+            build=lambda t, table=table, rows=rows: _file(t, _claiming(table, rows)),
+            want=UNREADABLE,
+            says=(str(rows),),
+        )
+        for rows in (2**62, 2**63 - 1)
+        for what, table in (("ours", _SOME), ("others", _SOME.rename_columns(["x", "y"])))
+    ),
+    Case(
+        name="a footer that claims 2^31 rows",
+        build=lambda t: _file(t, _claiming(_SOME, 2**31)),
+        want=UNREADABLE,
+        says=("54321",),
+    ),
     Case(
         name="a column of another type",
         build=lambda t: _file(t, pa.table({"id": ["x"], "v": ["a"]})),

@@ -288,3 +288,17 @@ def test_a_checkpoint_without_the_whole_state_is_done_without(missing: str) -> N
     pq.write_table(pa.table({key: [value] for key, value in rows.items()}), sink)
     builder.write(classic_checkpoint_path(0), sink.getvalue().to_pybytes())
     assert TableLog(store).snapshot.files.column("path").to_pylist() == ["a"]
+
+
+def test_typed_statistics_are_read_by_the_columns_that_matter(clock: FrozenClock) -> None:
+    store = MemoryStore()
+    table(store, {}, CLASSIC)
+    checkpoint(TableLog(store, now_ms=clock).snapshot, clock)
+    [part] = TableLog(store, now_ms=clock).snapshot.file_state.parts
+    parsed = part.source.parsed_stats([("id",)])
+    assert parsed is not None
+    assert len(parsed) == 3
+    bounds = [row["minValues"] for row in parsed.to_pylist() if row and row["minValues"]]
+    assert {bound["id"] for bound in bounds} <= {1, None}
+    assert part.source.parsed_stats([("a.b",)]) is None  # would be taken for a step into a struct
+    assert part.source.parsed_stats([("no such column",)]) is not None

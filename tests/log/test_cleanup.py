@@ -123,6 +123,23 @@ def checksum_sample(description: Metadata) -> Any:
     )
 
 
+def test_commits_of_the_last_hours_stay_whatever_the_retention(
+    store: MemoryStore, clock: FrozenClock
+) -> None:
+    # A transaction that read version 0 an hour ago takes the name of version 1 without a look.
+    description = metadata(configuration={"delta.logRetentionDuration": "interval 0 days"})
+    clock.advance(hours=23)
+    builder = LogBuilder(store).create(metadata_action=description)
+    clock.advance(minutes=59)
+    for version in range(1, 5):
+        builder.commit(add(f"f{version}"))
+    checkpoint(store, 4)
+    clock.advance(minutes=2)  # another day
+    assert clean(store, clock, description) == []
+    clock.advance(hours=2)
+    assert clean(store, clock, description) == [f"{v:020d}.json" for v in range(4)]
+
+
 def test_without_a_checkpoint_nothing_goes(store: MemoryStore, clock: FrozenClock) -> None:
     # delta-rs#2016: versions 0 to 99 were deleted, and nothing stood for them.
     description = table()

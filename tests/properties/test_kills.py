@@ -125,6 +125,7 @@ def test_the_log_survives_a_death_amid_checkpoints_and_clean_up(
     kind: str,
     policy: str,
 ) -> None:
+    # delta-rs#2258, #2290: killed while it wrote a checkpoint, a writer left an unreadable table.
     configuration = {"delta.checkpointInterval": "1", "delta.checkpointPolicy": policy}
     log = create_table(table_path, IDS, configuration=configuration)
     files = [log_only_file(number) for number in range(FIRST_BEFORE, FIRST_BEFORE + BEFORE)]

@@ -77,6 +77,7 @@ def check_companions(path: Path) -> None:
 def test_eight_processes_append_to_one_table(
     table_path: Path, caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
+    # connectors#489: ten writers, seven commits; a local rename had overwritten the others.
     create_table(table_path, ROWS)
     acked = run_appenders(table_path, ["kernel"] * 8, count)
     assert sorted(acked.values()) == list(range(1, 8 * count + 1))

@@ -111,7 +111,7 @@ ADDED = {
     ("add",): ("deletionVector", "baseRowId", "defaultRowCommitVersion", "clusteringProvider"),
     ("remove",): ("deletionVector", "baseRowId", "defaultRowCommitVersion", "stats"),
     ("protocol",): ("readerFeatures", "writerFeatures"),
-    ("commitInfo",): ("inCommitTimestamp", "tags", "engineInfo", "txnId"),
+    ("commitInfo",): ("inCommitTimestamp", "tags", "engineInfo", "txnId", "dataChange"),
     ("commitInfo", "job"): ("jobRunId",),
 }
 

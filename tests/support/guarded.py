@@ -182,6 +182,13 @@ _QUESTIONS: dict[str, Callable[[str], Any]] = {
     "domains": lambda root: open_table(root).snapshot.domains,
     "timestamp": lambda root: open_table(root).snapshot.timestamp,
     "schema": lambda root: open_table(root).snapshot.schema,
+    "size": lambda root: open_table(root).snapshot.size_in_bytes,
+    "repr": lambda root: open_table(root).snapshot._repr_html_(),
+    "filter": lambda root: open_table(root).snapshot.to_table(filter="id > 1 and v <> 'b'"),
+    "long ago": lambda root: open_table(root).snapshot_at(timestamp=0),
+    "in a while": lambda root: open_table(root).snapshot_at(timestamp=2**62),
+    "by text": lambda root: open_table(root).snapshot_at(timestamp="2024-01-01"),
+    "transaction": lambda root: open_table(root).start_transaction(),
 }
 
 

@@ -163,7 +163,9 @@ def test_a_commit_of_unknown_outcome_that_is_tried_again_finds_itself() -> None:
     with pytest.raises(CommitStateUnknownError):
         transaction.commit([add("a")], "WRITE")
     memory_log(inner).start_transaction().commit([add("b")], "WRITE")
-    assert transaction.commit([add("a")], "WRITE").version == 1
+    done = transaction.commit([add("another")], "WRITE")
+    assert (done.version, done.is_earlier) == (1, True)
+    assert [action.path for action in done.actions if isinstance(action, AddFile)] == ["a"]
     assert paths_of(memory_log(inner)) == ["a", "b"]
 
 

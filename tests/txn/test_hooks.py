@@ -158,6 +158,19 @@ def test_a_hook_that_fails_does_not_fail_the_commit(
     assert len(live_paths(fresh)) == 11
 
 
+def test_a_runner_that_fails_does_not_fail_the_commit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(InlineRunner):
+        def submit(self, event: CommitEvent) -> None:
+            raise RuntimeError("no thread to be had")
+
+    with caplog.at_level(logging.WARNING):
+        log = new_table(actions=[add("a")], log=memory_log(hooks=Broken()))
+    assert live_paths(log) == ["a"]
+    assert "no thread to be had" in caplog.text
+
+
 def test_a_hook_that_fails_says_which_version_stands(caplog: pytest.LogCaptureFixture) -> None:
     def fail(event: CommitEvent) -> None:
         raise RuntimeError("no luck")

@@ -458,6 +458,7 @@ def test_provenance_is_the_first_line_and_says_what_delta_spark_says() -> None:
         "operationMetrics": {"numFiles": "1", "numOutputRows": "10", "numOutputBytes": "100"},
         "userMetadata": "mine",
         "tags": {"tag": "value"},
+        "dataChange": True,
         "engineInfo": "pyspark-delta/0.1.0",
         "txnId": transaction.txn_id,
     }

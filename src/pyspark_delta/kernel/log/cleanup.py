@@ -42,6 +42,9 @@ from pyspark_delta.kernel.protocol.properties import (
 )
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
 
+YOUNGEST_MS = 2 * 60 * 60 * 1000
+"""A commit so young stays, whatever the table's retention: see `check_not_cleaned_up` of `txn`."""
+
 _DAY_MS = 86_400_000
 _DELETED_AT_ONCE = 1000
 
@@ -72,7 +75,10 @@ def run_cleanup(
     configuration = metadata.configuration
     if not property_value(configuration, ENABLE_EXPIRED_LOG_CLEANUP):
         return ()
-    cutoff_ms = midnight_utc(now_ms - property_value(configuration, LOG_RETENTION))
+    retention_ms = property_value(configuration, LOG_RETENTION)
+    # Who read version N will take the name of N+1.  While that may happen unasked, no N+1 may go:
+    # a commit under its name would be below the checkpoint, and lost.
+    cutoff_ms = min(midnight_utc(now_ms - retention_ms), now_ms - YOUNGEST_MS)
     files = store.list_from(f"{LOG_DIRECTORY}/{0:020d}")
     listing = sort_listing(files)
     own_times_from = first_in_commit_timestamp_version(configuration)

@@ -346,6 +346,7 @@ class CommitInfo(Action):
         Field("readVersion", "read_version", integer),
         Field("isolationLevel", "isolation_level", text),
         Field("isBlindAppend", "is_blind_append", boolean),
+        Field("dataChange", "data_change", boolean),
         Field("operationMetrics", "operation_metrics", string_map, frozen_map),
         Field("userMetadata", "user_metadata", text),
         Field("tags", "tags", string_map, frozen_map),
@@ -366,6 +367,7 @@ class CommitInfo(Action):
     read_version: int | None = None
     isolation_level: str | None = None
     is_blind_append: bool | None = None
+    data_change: bool | None = None
     operation_metrics: StringMap | None = field(default=None, hash=False)
     user_metadata: str | None = None
     tags: StringMap | None = field(default=None, hash=False)

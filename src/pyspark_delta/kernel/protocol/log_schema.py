@@ -140,6 +140,7 @@ _COMMIT_INFO = _struct(
     _TAGS,
     StructField("engineInfo", STRING),
     StructField("txnId", STRING),
+    StructField("dataChange", BOOLEAN),
 )
 _CHECKPOINT_METADATA = _struct("checkpointMetadata", _required("version", LONG), _TAGS)
 _SIDECAR = _struct(

@@ -7,11 +7,13 @@ every winner is read and checked, oldest first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pyspark_delta.errors.conflicts import ConcurrentWriteException
 from pyspark_delta.errors.storage import FileMissingError, StorageError
 from pyspark_delta.errors.table import TooManyAttemptsError
+from pyspark_delta.kernel.log.json_frames import actions_from_json
 from pyspark_delta.kernel.log.segment import list_log
 from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.storage.base import LogStore
@@ -27,7 +29,10 @@ _READ_TRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A commit that stands, as it was written in the end; `data` is None for another's copy."""
+    """A commit that stands, as it was written in the end.
+
+    `data` is None when the bytes are not at hand: streamed, or written by an earlier try.
+    """
 
     committed: Committed
     prepared: PreparedCommit
@@ -47,14 +52,16 @@ def commit(
     for _ in range(attempts):
         data = encode_actions(prepared.all_actions)
         match committer.commit(prepared.version, data, prepared.txn_id):
-            case Committed() as done:
+            case Committed(is_earlier=False) as done:
                 done = replace(done, actions=prepared.all_actions)
                 return Written(committed=done, prepared=prepared, data=data)
+            case Committed() as done:
+                return _earlier(done, prepared, store)
             case Beaten() as beaten:
                 for winner in _winners(store, beaten):
                     if _is_own(winner, prepared):
-                        done = Committed(version=winner.version, actions=prepared.all_actions)
-                        return Written(committed=done, prepared=prepared, data=None)
+                        done = Committed(version=winner.version, is_earlier=True)
+                        return _earlier(done, prepared, store)
                     prepared = resolve(prepared, winner)
     raise TooManyAttemptsError(
         "DELTA_MAX_COMMIT_RETRIES_EXCEEDED",
@@ -116,6 +123,14 @@ def _read_commit(store: LogStore, version: int) -> WinningCommit | None:
     raise StorageError(
         operation="read", path=store.address(path), reason="only a part of the file came back"
     )
+
+
+def _earlier(done: Committed, prepared: PreparedCommit, store: LogStore) -> Written:
+    """A commit that an earlier try wrote: what it holds is what stands in the log."""
+    path = commit_path(done.version)
+    with suppress(StorageError):  # it stands, whether or not it can be read now
+        done = replace(done, actions=tuple(actions_from_json(path, store.read(path))))
+    return Written(committed=done, prepared=prepared, data=None)
 
 
 def _is_own(winner: WinningCommit, prepared: PreparedCommit) -> bool:

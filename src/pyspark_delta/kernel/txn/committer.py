@@ -12,7 +12,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark_delta.errors.storage import FileMissingError, StorageError
 from pyspark_delta.errors.table import CommitStateUnknownError
@@ -50,11 +50,13 @@ class Committed:
     """The commit is version `version`.
 
     `actions` are its lines, `commitInfo` first; empty for a commit that was streamed.
-    `interrupted` is what stopped the caller after the commit had been written, if anything.
+    `is_earlier` says that it was written by an earlier try of the same transaction, whose bytes
+    may be others.  `interrupted` is what stopped the caller once it was written, if anything.
     """
 
     version: int
     actions: tuple[Action, ...] = ()
+    is_earlier: bool = False
     interrupted: BaseException | None = None
 
 
@@ -168,8 +170,10 @@ class FileSystemCommitter(Committer):
             if data is None:
                 reason = f"the store failed ({failure}) and shows only a part of the commit"
                 continue
-            if data == own or _transaction_of(path, data) == txn_id:
+            if data == own:
                 return Committed(version=version)
+            if _transaction_of(path, data) == txn_id:
+                return Committed(version=version, is_earlier=own is not None)
             return Beaten(version=version, data=data, info=info)
         raise _unknown(version, txn_id, reason) from failure
 
@@ -191,7 +195,7 @@ class FileSystemCommitter(Committer):
             return None
         if isinstance(found, Committed):
             error.add_note(f"Version {version} had been committed when this happened.")
-            return Committed(version=version, interrupted=error)
+            return replace(found, interrupted=error)
         return None
 
 

@@ -42,6 +42,7 @@ from pyspark_delta.kernel.protocol.properties import (
     PROPERTIES,
     ROW_COMMIT_VERSION_COLUMN,
     ROW_ID_COLUMN,
+    STATS_COLUMNS,
     check_retention,
     parsed_value,
     property_value,
@@ -54,8 +55,13 @@ from pyspark_delta.kernel.protocol.row_tracking import (
     check_properties,
     with_materialized_columns,
 )
-from pyspark_delta.kernel.protocol.schema_checks import check_schema
+from pyspark_delta.kernel.protocol.schema_checks import (
+    check_nested_not_null,
+    check_no_cdf_columns,
+    check_schema,
+)
 from pyspark_delta.kernel.protocol.schema_json import format_schema
+from pyspark_delta.kernel.protocol.stats_columns import check_stats_columns
 from pyspark_delta.kernel.protocol.type_widening import check_type_changes
 
 Configuration = Mapping[str, str | None]
@@ -90,6 +96,9 @@ def defined(
     how old and new columns go together; the other two are for the commands of that name.
     """
     before = None if replaces_table else old
+    if before is not None:
+        # A table's id stays for its life: streams know the table by it.
+        metadata = replace(metadata, id=before.metadata.id)
     rest, requested = take_protocol_properties(metadata.configuration, altering=old is not None)
     if before is None:
         rest = {**default_properties(rest), **rest}
@@ -131,10 +140,20 @@ def check_metadata(old: Definition | None, new: Definition) -> None:
     if old is None or _schema_differs(old.metadata, metadata):
         columns = metadata.partition_columns
         check_schema(metadata.schema, columns, mode=mode, change_data_feed=feed)
+        check_nested_not_null(metadata.schema)
         check_identity_columns(metadata.schema, columns)
         check_generated_columns(metadata.schema)
         check_type_changes(metadata.schema)
         check_defaults(metadata.schema, supported_features(new.protocol), command="the commit")
+    if feed and old is not None and not _has_feed(old.metadata):
+        check_no_cdf_columns(metadata.schema, enabling=True)
+    listed = configuration.get(STATS_COLUMNS.key)
+    if listed is not None and (
+        old is None
+        or old.metadata.configuration.get(STATS_COLUMNS.key) != listed
+        or _schema_differs(old.metadata, metadata)
+    ):
+        check_stats_columns(metadata.schema, metadata.partition_columns, listed)
     if mode is not ColumnMappingMode.NONE:
         text = configuration.get(COLUMN_MAPPING_MAX_ID.key)
         check_columns(
@@ -169,6 +188,10 @@ def check_mapping_beside_feed(old: Metadata | None, new: Metadata, operation: st
 def mapping_mode(metadata: Metadata) -> ColumnMappingMode:
     """How the table's columns are found in its files."""
     return ColumnMappingMode.parse(metadata.configuration.get(COLUMN_MAPPING_MODE.key))
+
+
+def _has_feed(metadata: Metadata) -> bool:
+    return bool(property_value(metadata.configuration, ENABLE_CHANGE_DATA_FEED))
 
 
 def _schema_differs(old: Metadata, new: Metadata) -> bool:

@@ -18,11 +18,13 @@ from threading import Lock
 from typing import TypeVar, cast
 
 from pyspark_delta.errors.table import TableNotFoundError
+from pyspark_delta.kernel.log.checkpoint_writer import V2Format
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.table_log import TableLog, system_now_ms
 from pyspark_delta.kernel.scan.readable import ReadableSnapshot
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.resolve import canonical_uri, store_for
+from pyspark_delta.kernel.txn.commit import DEFAULT_ATTEMPTS
 from pyspark_delta.kernel.txn.committer import Committer, FileSystemCommitter
 from pyspark_delta.kernel.txn.hooks import HookRunner, checkpoint, shared_runner
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction, random_uuid
@@ -47,12 +49,15 @@ class DeltaLog(TableLog):
         committer: Committer | None = None,
         new_uuid: Callable[[], str] = random_uuid,
         engine: str | None = None,
+        attempts: int = DEFAULT_ATTEMPTS,
     ) -> None:
         super().__init__(store, now_ms=now_ms)
         self._hooks = hooks or shared_runner()
         self._committer = committer or FileSystemCommitter(store)
         self._new_uuid = new_uuid
         self._engine = engine
+        self.attempts = attempts
+        """How many races a commit may lose before it gives up."""
 
     @classmethod
     def for_table(
@@ -115,15 +120,27 @@ class DeltaLog(TableLog):
             hooks=self._hooks,
             new_uuid=self._new_uuid,
             engine=self._engine,
+            attempts=self.attempts,
         )
 
     def with_new_transaction(self, function: Callable[[OptimisticTransaction], _Result]) -> _Result:
         """What `function` gives for a transaction of its own; committing is its part."""
         return function(self.start_transaction())
 
-    def checkpoint(self, snapshot: Snapshot | None = None) -> None:
-        """Write a checkpoint of a version, the newest unless one is given."""
-        checkpoint(self, self.update() if snapshot is None else snapshot)
+    def checkpoint(
+        self,
+        snapshot: Snapshot | None = None,
+        *,
+        part_size: int | None = None,
+        v2_format: V2Format = "json",
+    ) -> None:
+        """Write a checkpoint of a version, the newest unless one is given.
+
+        `part_size` is how many file actions a part or a sidecar may hold; `v2_format` the form of
+        a V2 checkpoint's top file.
+        """
+        chosen = self.update() if snapshot is None else snapshot
+        checkpoint(self, chosen, part_size=part_size, v2_format=v2_format)
 
     def wait_for_hooks(self, timeout_seconds: float | None = None) -> bool:
         """Wait for checkpoints and what else follows commits; whether all of it is done."""

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark_delta.errors.storage import FileMissingError
 from pyspark_delta.errors.table import PostCommitHookError
-from pyspark_delta.kernel.log.checkpoint_writer import CheckpointContent, write_checkpoint
+from pyspark_delta.kernel.log.checkpoint_writer import CheckpointContent, V2Format, write_checkpoint
 from pyspark_delta.kernel.log.checksum import (
     VersionChecksum,
     advance_checksum,
@@ -47,6 +47,7 @@ from pyspark_delta.kernel.protocol.actions import (
     Protocol,
     RemoveFile,
 )
+from pyspark_delta.kernel.protocol.features import check_writable
 from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.protocol.properties import (
     CHECKPOINT_INTERVAL,
@@ -91,8 +92,16 @@ class Hook:
     newest_only: bool = False
 
 
-def checkpoint(log: TableLog, snapshot: Snapshot) -> None:
+def checkpoint(
+    log: TableLog,
+    snapshot: Snapshot,
+    *,
+    part_size: int | None = None,
+    v2_format: V2Format = "json",
+) -> None:
     """Write the checkpoint of a version, and the hint that leads to it."""
+    # A feature that we do not know may put into checkpoints what we would leave out.
+    check_writable(snapshot.protocol, log.store.root_uri)
     content = CheckpointContent(
         version=snapshot.version,
         protocol=snapshot.protocol,
@@ -108,6 +117,8 @@ def checkpoint(log: TableLog, snapshot: Snapshot) -> None:
         content,
         now_ms=log.now_ms(),
         new_uuid=uuid4,
+        part_size=part_size,
+        v2_format=v2_format,
         expected_num_files=None if known is None else known.num_files,
     )
     hint = read_last_checkpoint(log.store)

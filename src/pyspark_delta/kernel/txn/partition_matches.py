@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.actions import Metadata
+from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY
 from pyspark_delta.kernel.scan.partitions import partition_mask
 from pyspark_delta.kernel.scan.predicates import TRUE, Predicate
 from pyspark_delta.kernel.txn.prepared import WinningCommit
@@ -39,11 +40,23 @@ def first_match(
     assert metadata is not None
     if winner.num_adds > _FEW:
         return _first_of_many(reads, metadata, winner.adds)
+    partitioning = _partitioning(metadata)
     for values in winner.add_partitions(_FEW):
         items = tuple(sorted(values.items()))
-        if any(_is_selected(predicate, metadata, items) for predicate in reads.predicates):
+        if any(_is_selected(predicate, partitioning, items) for predicate in reads.predicates):
             return values
     return None
+
+
+def _partitioning(metadata: Metadata) -> Metadata:
+    """As much of the metadata as decides what a partition value means."""
+    mode = metadata.configuration.get(MODE_KEY)
+    return Metadata(
+        id="",
+        schema_string=metadata.schema_string,
+        partition_columns=metadata.partition_columns,
+        configuration={} if mode is None else {MODE_KEY: mode},
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -19,6 +19,7 @@ from pyspark_delta.kernel.protocol.actions import (
     FileAction,
     Metadata,
     Protocol,
+    RemoveFile,
 )
 from pyspark_delta.kernel.protocol.domains import row_id_high_water_mark, row_tracking_domain
 from pyspark_delta.kernel.protocol.feature_upgrade import merged
@@ -256,6 +257,10 @@ def _with_commit_info(draft: Draft, prepared: PreparedCommit) -> PreparedCommit:
         read_version=draft.read_version if draft.read_version >= 0 else None,
         isolation_level=prepared.isolation.value,
         is_blind_append=is_blind_append(prepared.actions, prepared.reads),
+        data_change=any(
+            isinstance(action, AddFile | RemoveFile) and action.data_change
+            for action in prepared.actions
+        ),
         operation_metrics=metrics,
         user_metadata=draft.user_metadata or operation.user_metadata,
         tags=tags or None,

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pyspark_delta.errors.conflicts import ConcurrentWriteException
 from pyspark_delta.errors.table import InvalidActionsError, OperationNotAllowedError
+from pyspark_delta.kernel.log.cleanup import YOUNGEST_MS
 from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA, canonical_paths
 from pyspark_delta.kernel.log.snapshot import Snapshot
@@ -51,8 +52,8 @@ from pyspark_delta.kernel.txn.traits import as_operation
 logger = logging.getLogger(__name__)
 
 # A transaction older than this looks at the log before its first attempt: the clean-up of a busy
-# table may have freed the very name it would take.  No clean-up comes sooner.
-_OLD_MS = 60 * 60 * 1000
+# table may have freed the very name it would take.  No clean-up comes sooner, whatever the clocks.
+_OLD_MS = YOUNGEST_MS // 2
 
 
 def random_uuid() -> str:
@@ -329,18 +330,24 @@ class OptimisticTransaction:
         snapshot = self._advance(done.version, written.data)
         if done.interrupted is not None:
             raise done.interrupted
-        if self._hooks is not None:
-            prepared = written.prepared
-            event = CommitEvent(
-                log=self.log,
-                version=done.version,
-                protocol=prepared.protocol,
-                metadata=prepared.metadata,
-                actions=done.actions,
-                snapshot=snapshot,
-            )
-            self._hooks.submit(event)
+        self._submit_hooks(written, snapshot)
         return done
+
+    def _submit_hooks(self, written: Written, snapshot: Snapshot | None) -> None:
+        if self._hooks is None:
+            return
+        event = CommitEvent(
+            log=self.log,
+            version=written.committed.version,
+            protocol=written.prepared.protocol,
+            metadata=written.prepared.metadata,
+            actions=written.committed.actions,
+            snapshot=snapshot,
+        )
+        try:
+            self._hooks.submit(event)
+        except Exception as error:  # a process that ends can start no thread
+            logger.warning("nothing runs after version %d: %s", event.version, error)
 
     def _advance(self, version: int, data: bytes | None) -> Snapshot | None:
         """The table at `version`; None when it is further, or cannot be had: the commit stands."""
