@@ -39,6 +39,7 @@ from pyspark_delta.kernel.protocol.codec import (
     write_record,
     write_tuple,
 )
+from pyspark_delta.kernel.protocol.log_schema import log_schema
 from pyspark_delta.kernel.protocol.schema_json import parse_schema
 from pyspark_delta.kernel.protocol.types import StructType
 
@@ -49,6 +50,7 @@ class Action(Record):
     __slots__ = ()
 
     KEY: ClassVar[str] = ""
+    log_schema: ClassVar[StructType] = log_schema
 
     @property
     def json(self) -> str:
@@ -118,7 +120,7 @@ class AddFile(FileAction):
         if not self.path:
             raise MalformedRecordError("AddFile has an empty path")
 
-    def remove(self, *, deletion_timestamp: int, data_change: bool = True) -> RemoveFile:
+    def remove(self, deletion_timestamp: int, data_change: bool = True) -> RemoveFile:
         """The action that takes this very file, with its deletion vector, out of the table."""
         return RemoveFile(
             path=self.path,
