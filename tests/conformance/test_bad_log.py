@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_delta.errors import UnsupportedProtocolError
 from pyspark_delta.kernel.protocol.actions import Protocol
 from pyspark_delta.kernel.protocol.paths import commit_path
 from tests.support.bad_tables import (
@@ -21,13 +22,17 @@ from tests.support.bad_tables import (
 )
 from tests.support.guarded import GuardedReader
 from tests.support.log_builder import add, metadata, remove
+from tests.support.reading import open_table
 
-MALFORMED = "DELTA_MALFORMED_LOG_ENTRY"
 GAP = "DELTA_VERSIONS_NOT_CONTIGUOUS"
 OTHER = '{"commitInfo":{"timestamp":1,"operation":"WRITE"}}'
 ADD = add_a().json
-# A commit is named in every message about one.
-IN_FILE_1 = (commit_path(1), "line 2")
+UNKNOWN_FEATURE = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=("telepathy",),
+    writer_features=("telepathy",),
+)
 
 
 def _deep(depth: int) -> str:
@@ -38,97 +43,6 @@ def _with_extra_fields(table: BadTable) -> None:
     known = json.loads(ADD)
     known["add"] |= {"futureField": {"a": [1, None]}, "another": 7}
     table.create().commit(json.dumps(known))
-
-
-def _add_with(**changes: object) -> str:
-    value = json.loads(ADD)
-    value["add"].update(changes)
-    return json.dumps({"add": {key: item for key, item in value["add"].items() if item != "-"}})
-
-
-# Long enough, twice, to be read by blocks and not by lines.
-MANY = b"\n".join(add(f"f{i}", stats="x" * 500).json.encode() for i in range(600))
-
-
-def _protocol(text: str) -> str:
-    return '{"protocol":' + text + "}"
-
-
-BAD_LINES = {
-    "truncated": ADD[: len(ADD) // 2].encode(),
-    "cut in commitInfo": OTHER[: len(OTHER) - 12].encode(),
-    "cut in commitInfo behind a brace": b'{"commitInfo":{"operationParameters":{"mode":"a"}',
-    "garbage": b"\x01\x02 not json",
-    "not UTF-8": ADD.replace("a.parquet", "\udcff.parquet").encode("utf-8", "surrogateescape"),
-    "commitInfo that is not UTF-8": b'{"commitInfo":{"operation":"\xff\xfe"}}',
-    "padded with NUL": ADD.encode() + b"\0" * 512,
-    "only NUL": b"\0" * 512,
-    "an array": b"[" + ADD.encode() + b"]",
-    "a string": b'"add"',
-    "a number": b"17",
-    "two objects": ADD.encode() + ADD.encode(),
-    "UTF-16": ADD.encode("utf-16"),
-    "half of a surrogate pair": _add_with(path="a\ud800.parquet").encode(),
-    "nested 100,000 deep": ('{"add":' + _deep(100_000) + "}").encode(),
-    "an add that is a list": b'{"add":[1]}',
-    "an add that is text": b'{"add":"a.parquet"}',
-    "an add without a path": _add_with(path="-").encode(),
-    "an add with an empty path": _add_with(path="").encode(),
-    "a path that is a number": _add_with(path=7).encode(),
-    "a size that is text": _add_with(size="many").encode(),
-    "a size beyond 64 bits": _add_with(size=2**63).encode(),
-    "a size of 5,000 digits": _add_with().replace('"size": ', '"size": ' + "9" * 5000).encode(),
-    "a size of infinity": _add_with(size=float("inf")).encode(),
-    "partition values that are a list": _add_with(partitionValues=["a"]).encode(),
-    "tags that are text": _add_with(tags="a").encode(),
-    "stats that are a number": _add_with(stats=1).encode(),
-    "a vector that is text": _add_with(deletionVector="u").encode(),
-    "a vector without a size": _add_with(
-        deletionVector={"storageType": "u", "pathOrInlineDv": "", "cardinality": 1}
-    ).encode(),
-    "a vector's offset beyond 32 bits": _add_with(
-        deletionVector={
-            "storageType": "u",
-            "pathOrInlineDv": "",
-            "offset": 2**31,
-            "sizeInBytes": 1,
-            "cardinality": 1,
-        }
-    ).encode(),
-    "a remove without a path": b'{"remove":{"dataChange":true}}',
-    "a txn without a version": b'{"txn":{"appId":"a"}}',
-    "a domain that is a list": b'{"domainMetadata":[]}',
-    "a protocol without versions": _protocol("{}").encode(),
-    "a protocol of text": _protocol('{"minReaderVersion":"x","minWriterVersion":2}').encode(),
-    "metadata without an id": b'{"metaData":{"schemaString":"{}"}}',
-    "partition columns that are text": b'{"metaData":{"id":"a","partitionColumns":"p"}}',
-}
-
-
-@pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES)
-def test_a_bad_line_ends_in_an_error_with_file_line_and_byte(
-    line: bytes, tmp_path: Path, guarded: GuardedReader
-) -> None:
-    case = Case(
-        name="",
-        build=lambda table: table.create().commit(OTHER, line, ADD),
-        want=MALFORMED,
-        says=IN_FILE_1,
-    )
-    outcome = check(case, tmp_path, guarded)
-    at = int(outcome.message.partition("byte ")[2].partition(":")[0])
-    assert len(OTHER) + 1 <= at <= len(OTHER) + 1 + len(line)
-
-
-@pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES)
-def test_a_bad_line_in_a_large_commit_is_found_as_well(
-    line: bytes, tmp_path: Path, guarded: GuardedReader
-) -> None:
-    def build(table: BadTable) -> None:
-        table.create().commit(MANY, line, MANY)
-
-    case = Case(name="", build=build, want=MALFORMED, says=("line 601",), asks=False)
-    check(case, tmp_path, guarded)
 
 
 FINE = [
@@ -340,10 +254,7 @@ BROKEN = [
     ),
     Case(
         name="an unknown feature in a later commit",
-        build=lambda table: table.good().commit(
-            '{"protocol":{"minReaderVersion":3,"minWriterVersion":7,'
-            '"readerFeatures":["telepathy"],"writerFeatures":["telepathy"]}}'
-        ),
+        build=lambda table: table.good().commit(UNKNOWN_FEATURE),
         want="DELTA_UNSUPPORTED_FEATURES_FOR_READ",
         says=("telepathy",),
     ),
@@ -448,3 +359,35 @@ def test_very_many_strays_are_passed_over_too(
 ) -> None:
     case = Case(name="", build=lambda table: _junk(table, count), want=ROWS, asks=False)
     check(case, tmp_path, guarded)
+
+
+def test_a_refresh_that_meets_an_unknown_feature_says_so(tmp_path: Path) -> None:
+    table = BadTable(tmp_path).good()
+    log = open_table(str(table.root))
+    assert log.snapshot.version == 1
+    table.commit(UNKNOWN_FEATURE)
+    with pytest.raises(UnsupportedProtocolError, match="telepathy"):
+        log.update()
+
+
+IN_COMMIT_TIMES = {
+    "no commitInfo": None,
+    "no time": '{"commitInfo":{"operation":"WRITE"}}',
+    "a time that is text": '{"commitInfo":{"inCommitTimestamp":"x"}}',
+    "a time beyond 64 bits": '{"commitInfo":{"inCommitTimestamp":9223372036854775808}}',
+    "the last possible time": '{"commitInfo":{"inCommitTimestamp":9223372036854775807}}',
+    "a time below zero": '{"commitInfo":{"inCommitTimestamp":-1}}',
+    "a time that goes back": '{"commitInfo":{"inCommitTimestamp":1}}',
+}
+
+
+@pytest.mark.parametrize("info", IN_COMMIT_TIMES.values(), ids=IN_COMMIT_TIMES)
+def test_a_bad_in_commit_timestamp_hides_no_rows(
+    info: str | None, tmp_path: Path, guarded: GuardedReader
+) -> None:
+    def build(table: BadTable) -> None:
+        first = '{"commitInfo":{"inCommitTimestamp":1700000000000}}'
+        table.create(first, configuration={"delta.enableInCommitTimestamps": "true"})
+        table.commit(*([] if info is None else [info]), ADD)
+
+    check(Case(name="", build=build, want=ROWS), tmp_path, guarded)

@@ -6,11 +6,15 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
 
+from pyspark_delta.errors import UnsafePathError
+from pyspark_delta.kernel.storage import LocalStore
 from pyspark_delta.kernel.storage.uris import encode_path
 from tests.support.bad_tables import (
     ROWS,
+    SECRET,
     BadTable,
     Case,
     case_id,
@@ -18,9 +22,11 @@ from tests.support.bad_tables import (
     check_table,
     listening,
     parquet,
+    watched,
 )
 from tests.support.guarded import GuardedReader
 from tests.support.log_builder import add
+from tests.support.reading import open_table
 
 UNSAFE = "DELTA_UNSAFE_PATH"
 GONE = "DELTA_FILE_NOT_FOUND"
@@ -288,3 +294,25 @@ def test_a_data_file_that_cannot_be_read_is_named(
     case: Case, tmp_path: Path, guarded: GuardedReader
 ) -> None:
     check(case, tmp_path, guarded)
+
+
+def test_a_place_that_the_caller_allows_is_read(tmp_path: Path) -> None:
+    table = BadTable(tmp_path)
+    uri = LocalStore(table.outside).root_uri + "/o.parquet"
+    table.create(add(uri), add("a.parquet"))
+    snapshot = open_table(str(table.root)).snapshot
+    found = snapshot.to_table(allowed_roots=[LocalStore(table.outside)]).to_pylist()
+    assert sorted(found, key=repr) == sorted([*ROWS, *SECRET], key=repr)
+    with pytest.raises(UnsafePathError):
+        snapshot.to_table()
+    with pytest.raises(UnsafePathError):
+        snapshot.to_table(allowed_roots=[LocalStore(table.outside / "below")])
+
+
+def test_the_watch_sees_what_native_code_opens(tmp_path: Path) -> None:
+    """The proof that nothing was opened is worth as much as this."""
+    table = BadTable(tmp_path)
+    with watched(table.outside) as touched:
+        assert touched() == []
+        pa.OSFile(os.fspath(table.outside / "o.parquet")).close()
+        assert touched() == ["o.parquet"]

@@ -145,9 +145,13 @@ class TableLog:
             path = commit_path(version)
             try:
                 data = self.store.read(path)
-                found.append((_commit_file(version, self.store.stat(path)), data))
+                info = self.store.stat(path)
             except FileMissingError:
                 break
+            if len(data) != info.size:
+                # Half a commit must not pass for a whole one: a full look reads it again.
+                return None
+            found.append((_commit_file(version, info), data))
             version += 1
         return self._then(current, found) if found else current
 

@@ -5,7 +5,7 @@ absolute.  Here they become what a store takes, or are refused; nothing is opene
 PROTOCOL.md, "Add File and Remove File": the path is a URI as RFC 2396 has it.
 
 >>> encode_path("p=a%20b/ü x.parquet")
-'p=a%2520b/ü%20x.parquet'
+'p=a%2520b/%C3%BC%20x.parquet'
 >>> decode_path("p=a%2520b/ü%20x.parquet")
 'p=a%20b/ü x.parquet'
 >>> resolve_action_path("file:/t/a%20b", "file:///t")
@@ -29,12 +29,10 @@ SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
 LOCAL_AUTHORITIES = ("", "localhost")
 """What may stand between `file://` and the path (RFC 8089)."""
 
-# What java.net.URI quotes in a path, and so what delta-spark escapes in `add.path`: all ASCII but
-# these, the C1 controls, and every Unicode space separator.  Other letters stay as they are.
-_QUOTED_BY_JAVA = re.compile(
-    r"[^A-Za-z0-9_\-!.~'()*,;:$&+=/@\u00a1-\U0010ffff]"
-    r"|[\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
-)
+# What stays as it is in a path: what java.net.URI leaves of ASCII, so that delta-spark spells it
+# alike.  Other letters are escaped, which delta-spark does not do and reads as well:
+# docs/design/002-paths-in-ascii.md.
+_QUOTED = re.compile(r"[^A-Za-z0-9_\-!.~'()*,;:$&+=/@]")
 _MALFORMED_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 _LITERAL_IN_URI = "/-_.~!$&'()*+,;=:@"  # RFC 3986: pchar and the separator
@@ -53,10 +51,10 @@ class ActionPath:
 
 
 def encode_path(path: str) -> str:
-    """A decoded relative path as delta-spark writes it into `add.path`."""
+    """A decoded relative path as it stands in `add.path`."""
     if not path.isascii() and not _is_unicode(path):
         _refuse(path.encode("utf-8", "backslashreplace").decode(), "it is not valid Unicode")
-    encoded = _QUOTED_BY_JAVA.sub(lambda found: quote(found[0], safe=""), path)
+    encoded = _QUOTED.sub(lambda found: quote(found[0], safe=""), path)
     first, slash, rest = encoded.partition("/")
     # RFC 3986, 4.2: a colon in the first segment would read as the end of a scheme.
     return first.replace(":", "%3A") + slash + rest if ":" in first else encoded
