@@ -62,8 +62,10 @@ def run(root: Path, scale: float) -> Iterator[Row]:
 def checksum_rows(root: Path, scale: float) -> Iterator[Row]:
     table = write_log(root / "checksum", int(300_000 * scale))
     log = DeltaLog.for_table(str(table))
-    append(log, 0)
+    for i in range(10 - log.snapshot.version):  # the tenth version gets a checkpoint and a .crc
+        append(log, -i)
     log.wait_for_hooks()
+    assert (table / "_delta_log" / f"{10:020d}.crc").exists()
     times = []
     for _ in range(5):
         DeltaLog.clear_cache()
@@ -169,12 +171,16 @@ def skipping_row(table: Path) -> Row:
 
 
 _RSS = """
-import resource, sys
+import sys
 from pyspark_delta import DeltaLog
-base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():
+    # Of this program alone: getrusage would count what the parent had before it started this one.
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+base = peak()
 files = DeltaLog.for_table(sys.argv[1]).snapshot.files_with(
     ["path", "partitionValues", "size", "modificationTime", "deletionVector"])
-print(files.num_rows, base, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(files.num_rows, base, peak())
 """
 
 

@@ -10,30 +10,30 @@ from hypothesis import strategies as st
 
 from pyspark_delta.errors import CorruptLogError
 from pyspark_delta.kernel.log import json_frames
-from pyspark_delta.kernel.log.json_frames import (
-    actions_from_json,
-    frame_from_json,
-    frames_from_commits,
-)
+from pyspark_delta.kernel.log.action_frame import ActionFrame
+from pyspark_delta.kernel.log.arrow_frames import frame_by_arrow
+from pyspark_delta.kernel.log.commit_lines import actions_from_json
+from pyspark_delta.kernel.log.json_frames import frame_from_json, frames_from_commits
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol, SetTransaction
 from tests.support.log_builder import add, metadata, remove
 
 ROOT = "file:///tmp/t%C3%A4%20ble"
 
 
-def by_arrow(data: bytes) -> json_frames.ActionFrame | None:
-    return json_frames._frame_by_arrow("c.json", data, ROOT)
+def by_arrow(data: bytes) -> ActionFrame | None:
+    frame = frame_by_arrow("c.json", data, ROOT)
+    return frame if frame is None else frame.reconciled()
 
 
-def by_line(data: bytes) -> json_frames.ActionFrame:
-    return json_frames._frame_by_line([("c.json", data)], ROOT)
+def by_line(data: bytes) -> ActionFrame:
+    return json_frames.frame_by_line([("c.json", data)], ROOT)
 
 
 def lines(*actions: object) -> bytes:
     return "".join(a if isinstance(a, str) else a.json + "\n" for a in actions).encode()
 
 
-def content(frame: json_frames.ActionFrame) -> tuple[object, ...]:
+def content(frame: ActionFrame) -> tuple[object, ...]:
     return (
         [_row(row) for row in frame.adds.to_pylist()],
         [_row(row) for row in frame.removes.to_pylist()],

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_delta import DeltaLog
 from pyspark_delta.errors import DeltaError
 from tests.support.reading import open_table, read_table
 
@@ -164,31 +165,32 @@ def _outcome(watch: _Watch, root: str, asks: bool) -> Outcome:
 
 def _untyped(root: str) -> Iterator[str]:
     """What a caller may also ask of a bad table: each question has an answer or a typed error."""
+    log = open_table(root)
     for name, ask in _QUESTIONS.items():
         try:
-            ask(root)
+            ask(log)
         except DeltaError:
             continue
         except Exception as error:
             yield f"{name}: {error!r}"
 
 
-_QUESTIONS: dict[str, Callable[[str], Any]] = {
-    "history": lambda root: open_table(root).history(),
-    "changes": lambda root: list(open_table(root).get_changes(0)),
-    "version 0": lambda root: open_table(root).snapshot_at(version=0).files,
-    "tombstones": lambda root: open_table(root).snapshot.tombstones(),
-    "transactions": lambda root: open_table(root).snapshot.transactions,
-    "domains": lambda root: open_table(root).snapshot.domains,
-    "timestamp": lambda root: open_table(root).snapshot.timestamp,
-    "schema": lambda root: open_table(root).snapshot.schema,
-    "size": lambda root: open_table(root).snapshot.size_in_bytes,
-    "repr": lambda root: open_table(root).snapshot._repr_html_(),
-    "filter": lambda root: open_table(root).snapshot.to_table(filter="id > 1 and v <> 'b'"),
-    "long ago": lambda root: open_table(root).snapshot_at(timestamp=0),
-    "in a while": lambda root: open_table(root).snapshot_at(timestamp=2**62),
-    "by text": lambda root: open_table(root).snapshot_at(timestamp="2024-01-01"),
-    "transaction": lambda root: open_table(root).start_transaction(),
+_QUESTIONS: dict[str, Callable[[DeltaLog], Any]] = {
+    "transactions": lambda log: log.snapshot.transactions,
+    "domains": lambda log: log.snapshot.domains,
+    "schema": lambda log: log.snapshot.schema,
+    "timestamp": lambda log: log.snapshot.timestamp,
+    "size": lambda log: log.snapshot.size_in_bytes,
+    "tombstones": lambda log: log.snapshot.tombstones(),
+    "repr": lambda log: log.snapshot._repr_html_(),
+    "filter": lambda log: log.snapshot.to_table(filter="id > 1 and v <> 'b'"),
+    "history": lambda log: log.history(),
+    "changes": lambda log: list(log.get_changes(0)),
+    "version 0": lambda log: log.snapshot_at(version=0).files,
+    "long ago": lambda log: log.snapshot_at(timestamp=0),
+    "in a while": lambda log: log.snapshot_at(timestamp=2**62),
+    "by text": lambda log: log.snapshot_at(timestamp="2024-01-01"),
+    "transaction": lambda log: log.start_transaction(),
 }
 
 

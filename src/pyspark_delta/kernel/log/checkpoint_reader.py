@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.storage import FileMissingError
 from pyspark_delta.errors.table import CorruptLogError, UnsafePathError
+from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.frames import (
     ADD_SCHEMA,
     REMOVE_SCHEMA,
@@ -27,7 +28,6 @@ from pyspark_delta.kernel.log.frames import (
     file_keys,
     remove_table,
 )
-from pyspark_delta.kernel.log.json_frames import actions_from_json
 from pyspark_delta.kernel.log.parsed_columns import stats_texts
 from pyspark_delta.kernel.log.replay import ColumnSource, FilePart, TableSource
 from pyspark_delta.kernel.log.segment import CheckpointFiles

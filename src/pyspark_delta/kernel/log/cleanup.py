@@ -22,8 +22,8 @@ from pyspark_delta.kernel.log.checkpoint_files import is_readable_parquet
 from pyspark_delta.kernel.log.checkpoint_reader import Checkpoint, open_checkpoint
 from pyspark_delta.kernel.log.checkpoint_writer import write_compat_checkpoint
 from pyspark_delta.kernel.log.commit_info import commit_info_of
+from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.history import file_times, first_in_commit_timestamp_version
-from pyspark_delta.kernel.log.json_frames import actions_from_json
 from pyspark_delta.kernel.log.segment import CheckpointFiles, LogFile, LogListing, sort_listing
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import is_supported

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from pyspark_delta.errors.storage import FileAlreadyExistsError
+from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.frames import file_key
-from pyspark_delta.kernel.log.json_frames import actions_from_json
 from pyspark_delta.kernel.protocol.actions import (
     Action,
     AddFile,

@@ -15,8 +15,8 @@ from threading import RLock
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_delta.kernel.log.action_frame import ActionFrame, have_no_key_in_common
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA
-from pyspark_delta.kernel.log.json_frames import ActionFrame
 
 # Parts this small are merged with their neighbours, and one that is mostly dead is rewritten.
 _SMALL_ROWS = 2048
@@ -129,7 +129,8 @@ class FileState:
         """The state once a newer frame has been heard."""
         if not frame.num_rows:
             return self
-        touched = pa.concat_arrays([frame.add_keys, frame.remove_keys])
+        frame = frame.reconciled()
+        touched = frame.keys
         parts = [part.without(touched) for part in self._parts]
         if frame.adds.num_rows:
             parts.append(FilePart(TableSource(frame.adds), frame.add_keys))
@@ -138,8 +139,14 @@ class FileState:
 
 def replay(base: Iterable[FilePart], frames: Iterable[ActionFrame]) -> FileState:
     """The live files of a checkpoint (its parts) and the frames after it, oldest first."""
-    state = FileState(tuple(base))
-    for frame in frames:
+    parts, heard = list(base), list(frames)
+    if len(heard) > 1 and have_no_key_in_common(heard):
+        touched = pa.concat_arrays([frame.keys for frame in heard])
+        parts = [part.without(touched) for part in parts]
+        added = [FilePart(TableSource(f.adds), f.add_keys) for f in heard if f.adds.num_rows]
+        return FileState([*parts, *added])
+    state = FileState(parts)
+    for frame in heard:
         state = state.apply(frame)
     return state
 

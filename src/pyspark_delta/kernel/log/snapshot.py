@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.table import CorruptLogError
+from pyspark_delta.kernel.log.action_frame import ActionFrame
 from pyspark_delta.kernel.log.checkpoint_reader import (
     Checkpoint,
     checkpoint_parts,
@@ -26,7 +27,7 @@ from pyspark_delta.kernel.log.checkpoint_reader import (
 from pyspark_delta.kernel.log.checksum import VersionChecksum, read_checksum
 from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA, REMOVE_SCHEMA, file_keys
-from pyspark_delta.kernel.log.json_frames import ActionFrame, frames_from_commits
+from pyspark_delta.kernel.log.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.replay import FileState, replay
 from pyspark_delta.kernel.log.segment import LogFile, LogSegment, load_segment
 from pyspark_delta.kernel.log.table_state import TableState
@@ -311,9 +312,8 @@ class Snapshot:
             table = checkpoint_removes(self.store, open_checkpoint(self.store, segment.checkpoint))
         paths = [file.info.path for file in segment.replay]
         commits = zip(paths, self.store.read_many(paths), strict=True)
-        for frame in frames_from_commits(commits, root_uri):
-            touched = pa.concat_arrays([frame.add_keys, frame.remove_keys])
-            known = pc.is_in(file_keys(table, root_uri), value_set=touched)
+        for frame in map(ActionFrame.reconciled, frames_from_commits(commits, root_uri)):
+            known = pc.is_in(file_keys(table, root_uri), value_set=frame.keys)
             table = pa.concat_tables([table.filter(pc.invert(known)), frame.removes])
         return table
 

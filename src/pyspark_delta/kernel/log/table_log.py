@@ -13,8 +13,9 @@ from threading import RLock
 from pyspark_delta.errors.storage import FileMissingError
 from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.log.commit_info import commit_info_of
+from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.history import read_history, version_at_time
-from pyspark_delta.kernel.log.json_frames import actions_from_json, frames_from_commits
+from pyspark_delta.kernel.log.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.segment import LogFile, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.actions import Action, CommitInfo

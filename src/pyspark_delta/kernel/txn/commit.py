@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pyspark_delta.errors.conflicts import ConcurrentWriteException
 from pyspark_delta.errors.storage import FileMissingError, StorageError
 from pyspark_delta.errors.table import TooManyAttemptsError
-from pyspark_delta.kernel.log.json_frames import actions_from_json
+from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.segment import list_log
 from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.storage.base import LogStore

@@ -31,8 +31,8 @@ from pyspark_delta.kernel.log.checksum import (
     write_checksum,
 )
 from pyspark_delta.kernel.log.cleanup import run_cleanup
+from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.compaction import write_compaction
-from pyspark_delta.kernel.log.json_frames import actions_from_json
 from pyspark_delta.kernel.log.last_checkpoint import (
     read_last_checkpoint,
     write_last_checkpoint,

@@ -14,14 +14,11 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from pyspark_delta.kernel.log.action_frame import ActionFrame
 from pyspark_delta.kernel.log.commit_info import commit_info_of
+from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.frames import add_table, canonical_paths
-from pyspark_delta.kernel.log.json_frames import (
-    LARGE_COMMIT_BYTES,
-    ActionFrame,
-    actions_from_json,
-    frame_from_json,
-)
+from pyspark_delta.kernel.log.json_frames import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.actions import (
     Action,
@@ -149,7 +146,7 @@ class WinningCommit:
             files: _Files = _FewFiles(actions)
         else:
             commit_info = commit_info_of(info.path, data)
-            frame = frame_from_json(info.path, data, root_uri)
+            frame = frame_from_json(info.path, data, root_uri).reconciled()
             others, files = frame.others, _ManyFiles(frame)
         return cls(
             version=version,

@@ -1,0 +1,73 @@
+"""`ActionFrame`: the actions of one commit, or of several in a row, as Arrow tables.
+
+PROTOCOL.md, "Action Reconciliation": of two actions about one file the newer counts; within one
+commit a remove counts more than an add, and the last of two adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.kernel.protocol.actions import Action
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFrame:
+    """What one commit, or several in a row, say of a table.
+
+    `others` holds protocol, metaData, txn and domainMetadata actions, oldest first.  Once it
+    `is_reconciled`, no key stands twice in `adds` and `removes` together.
+    """
+
+    adds: pa.Table
+    removes: pa.Table
+    add_keys: pa.Array
+    remove_keys: pa.Array
+    others: tuple[Action, ...]
+    is_reconciled: bool = True
+
+    @property
+    def num_rows(self) -> int:
+        """How many file actions the frame holds."""
+        return int(self.adds.num_rows + self.removes.num_rows)
+
+    @property
+    def keys(self) -> pa.Array:
+        """The key of every file that the frame speaks of."""
+        return pa.concat_arrays([self.add_keys, self.remove_keys])
+
+    def reconciled(self) -> ActionFrame:
+        """The frame with one action for each key."""
+        if self.is_reconciled:
+            return self
+        add_keys, adds = _unique(self.add_keys, self.adds)
+        remove_keys, removes = _unique(self.remove_keys, self.removes)
+        if len(remove_keys) and len(add_keys):
+            removed = pc.is_in(add_keys, value_set=remove_keys)
+            if removed.true_count:
+                keep = pc.invert(removed)
+                add_keys, adds = add_keys.filter(keep), adds.filter(keep)
+        return ActionFrame(adds, removes, add_keys, remove_keys, self.others)
+
+
+def have_no_key_in_common(frames: Sequence[ActionFrame]) -> bool:
+    """Whether no file is spoken of twice, neither within a frame nor by two of them.
+
+    Most logs only append: one look at all keys then spares comparing each frame with all others.
+    """
+    keys = pa.chunked_array([frame.keys for frame in frames], pa.string())
+    return bool(pc.count_distinct(keys).as_py() == len(keys))
+
+
+def _unique(keys: pa.Array, table: pa.Table) -> tuple[pa.Array, pa.Table]:
+    """The last row of each key, in the order of the rows."""
+    if pc.count_distinct(keys).as_py() == len(keys):
+        return keys, table
+    rows = pa.table({"key": keys, "row": pa.array(range(len(keys)), pa.int64())})
+    last = rows.group_by("key", use_threads=False).aggregate([("row", "max")])
+    order = last.column("row_max").combine_chunks().sort()
+    return keys.take(order), table.take(order)
