@@ -60,12 +60,12 @@ def have_no_key_in_common(frames: Sequence[ActionFrame]) -> bool:
     Most logs only append: one look at all keys then spares comparing each frame with all others.
     """
     keys = pa.chunked_array([frame.keys for frame in frames], pa.string())
-    return bool(pc.count_distinct(keys).as_py() == len(keys))
+    return len(pc.unique(keys)) == len(keys)
 
 
 def _unique(keys: pa.Array, table: pa.Table) -> tuple[pa.Array, pa.Table]:
     """The last row of each key, in the order of the rows."""
-    if pc.count_distinct(keys).as_py() == len(keys):
+    if len(pc.unique(keys)) == len(keys):
         return keys, table
     rows = pa.table({"key": keys, "row": pa.array(range(len(keys)), pa.int64())})
     last = rows.group_by("key", use_threads=False).aggregate([("row", "max")])
