@@ -489,5 +489,5 @@ def test_a_shallow_clone_reads_its_source_once_that_is_allowed(tmp_path: Path) -
 def test_a_local_table_is_read_from_a_path_that_needs_care(table_path: Path) -> None:
     table = DataTable(LocalStore(str(table_path)), PARTITIONED, ["p"])
     add: AddFile = table.file("p=a%20b/ü 1.parquet", {"id": [1]}, partition={"p": "a b"})
-    assert add.path == "p=a%2520b/ü%201.parquet"
+    assert add.path == "p=a%2520b/%C3%BC%201.parquet"
     assert rows(table.commit(add)) == [{"id": 1, "p": "a b"}]
