@@ -14,6 +14,11 @@ import pyarrow.compute as pc
 
 from pyspark_delta.kernel.protocol.actions import Action
 
+# Where in a key the bytes of its digest begin, counted from its end: the UUID of a name such as
+# `part-00000-<uuid>-c000.snappy.parquet`, or of `<uuid>.parquet`.
+_WINDOWS = (-44, -36, -28, -20)
+_MIX = pa.scalar(-7046029254386353131, pa.int64())
+
 
 @dataclass(frozen=True, slots=True)
 class ActionFrame:
@@ -59,15 +64,45 @@ def have_no_key_in_common(frames: Sequence[ActionFrame]) -> bool:
 
     Most logs only append: one look at all keys then spares comparing each frame with all others.
     """
-    keys = pa.chunked_array([frame.keys for frame in frames], pa.string())
-    return len(pc.unique(keys)) == len(keys)
+    parts = [keys for frame in frames for keys in (frame.add_keys, frame.remove_keys)]
+    return _are_distinct(pa.chunked_array(parts, pa.string()))
 
 
 def _unique(keys: pa.Array, table: pa.Table) -> tuple[pa.Array, pa.Table]:
     """The last row of each key, in the order of the rows."""
-    if len(pc.unique(keys)) == len(keys):
+    if _are_distinct(pa.chunked_array([keys])):
         return keys, table
     rows = pa.table({"key": keys, "row": pa.array(range(len(keys)), pa.int64())})
     last = rows.group_by("key", use_threads=False).aggregate([("row", "max")])
     order = last.column("row_max").combine_chunks().sort()
     return keys.take(order), table.take(order)
+
+
+def _are_distinct(keys: pa.ChunkedArray) -> bool:
+    """Whether no key stands twice."""
+    digests = _digests(keys)
+    if digests is not None and len(pc.unique(digests)) == len(keys):
+        return True
+    return len(pc.unique(keys)) == len(keys)
+
+
+def _digests(keys: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """A number for each key, made of a few of its last bytes; None when they are too short.
+
+    Equal keys have equal numbers, so distinct numbers prove distinct keys, at a fraction of the
+    memory that a table of all keys takes: file names hold a UUID near their end.
+    """
+    if not len(keys) or pc.min(pc.binary_length(keys)).as_py() < -_WINDOWS[0]:
+        return None
+    return pa.chunked_array([_chunk_digests(chunk) for chunk in keys.chunks if len(chunk)])
+
+
+def _chunk_digests(keys: pa.Array) -> pa.Array:
+    binary = keys.cast(pa.binary())
+    digest: pa.Array | None = None
+    for start in _WINDOWS:
+        piece = pc.binary_slice(binary, start, start + 8)
+        # Eight bytes each, one behind the other: as good as a column of numbers.
+        number = pa.Array.from_buffers(pa.int64(), len(piece), [None, piece.buffers()[2]])
+        digest = number if digest is None else pc.add(pc.multiply(digest, _MIX), number)
+    return digest

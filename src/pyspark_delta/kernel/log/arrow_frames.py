@@ -207,6 +207,8 @@ def _file_table(table: pa.Table, kind: str, schema: pa.Schema, shape: _Shape) ->
         child = pa.chunked_array(
             [chunk.field(f.name) for chunk in rows.chunks], column.type.field(f.name).type
         )
+        if f.name == "path":
+            child = child.combine_chunks()  # its keys are the same array, unless one is escaped
         if f.name in keys:
             keep_nulls = f.name == "partitionValues"
             child = _map_from_struct(child.combine_chunks(), keys[f.name], keep_nulls=keep_nulls)

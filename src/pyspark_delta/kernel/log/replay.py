@@ -141,8 +141,9 @@ def replay(base: Iterable[FilePart], frames: Iterable[ActionFrame]) -> FileState
     """The live files of a checkpoint (its parts) and the frames after it, oldest first."""
     parts, heard = list(base), list(frames)
     if len(heard) > 1 and have_no_key_in_common(heard):
-        touched = pa.concat_arrays([frame.keys for frame in heard])
-        parts = [part.without(touched) for part in parts]
+        if parts:
+            touched = pa.concat_arrays([frame.keys for frame in heard])
+            parts = [part.without(touched) for part in parts]
         added = [FilePart(TableSource(f.adds), f.add_keys) for f in heard if f.adds.num_rows]
         return FileState([*parts, *added])
     state = FileState(parts)
