@@ -10,10 +10,9 @@ null in it.  Nothing is written here.  PROTOCOL.md, "Checkpoint Schema".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 
+from pyspark_delta.kernel.log.atomic_types import ARROW_TYPES
 from pyspark_delta.kernel.log.frames import DELETION_VECTOR, STRING_MAP
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode, physical_schema
@@ -28,18 +27,6 @@ from pyspark_delta.kernel.protocol.properties import (
 )
 from pyspark_delta.kernel.protocol.stats_columns import stats_columns, stats_schema
 from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
     ArrayType,
     DataType,
     DecimalType,
@@ -49,20 +36,6 @@ from pyspark_delta.kernel.protocol.types import (
     StructType,
 )
 
-ARROW_TYPES: Mapping[PrimitiveType, pa.DataType] = {
-    STRING: pa.string(),
-    LONG: pa.int64(),
-    INTEGER: pa.int32(),
-    SHORT: pa.int16(),
-    BYTE: pa.int8(),
-    FLOAT: pa.float32(),
-    DOUBLE: pa.float64(),
-    BOOLEAN: pa.bool_(),
-    BINARY: pa.binary(),
-    DATE: pa.date32(),
-    TIMESTAMP: pa.timestamp("us", "UTC"),
-    TIMESTAMP_NTZ: pa.timestamp("us"),
-}
 _KERNEL_TYPES = {arrow: kernel for kernel, arrow in ARROW_TYPES.items()}
 
 _STRINGS = pa.list_(pa.string())

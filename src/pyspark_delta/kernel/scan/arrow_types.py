@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.kernel.log.atomic_types import ARROW_TYPES
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
     BOOLEAN,
@@ -45,19 +46,8 @@ from pyspark_delta.kernel.protocol.types import (
 VARIANT_PARTS = ("value", "metadata")
 """The fields of a variant, in the order in which they are handed out."""
 
-_PRIMITIVES: Mapping[DataType, pa.DataType] = {
-    STRING: pa.string(),
-    LONG: pa.int64(),
-    INTEGER: pa.int32(),
-    SHORT: pa.int16(),
-    BYTE: pa.int8(),
-    FLOAT: pa.float32(),
-    DOUBLE: pa.float64(),
-    BOOLEAN: pa.bool_(),
-    BINARY: pa.binary(),
-    DATE: pa.date32(),
-    TIMESTAMP: pa.timestamp("us", "UTC"),
-    TIMESTAMP_NTZ: pa.timestamp("us"),
+_PRIMITIVES: Mapping[PrimitiveType, pa.DataType] = {
+    **ARROW_TYPES,
     VOID: pa.null(),
     VARIANT: pa.struct([pa.field(name, pa.binary(), nullable=False) for name in VARIANT_PARTS]),
 }
@@ -101,11 +91,11 @@ def arrow_type(data_type: DataType) -> pa.DataType:
             return pa.map_(arrow_type(key), item)
         case DecimalType(precision=precision, scale=scale):
             return pa.decimal128(precision, scale)
-    found = _PRIMITIVES.get(data_type)
-    if found is not None:
-        return found
-    if isinstance(data_type, PrimitiveType) and _TEXT.fullmatch(data_type.name):
-        return pa.string()
+        case PrimitiveType(name=name):
+            if data_type in _PRIMITIVES:
+                return _PRIMITIVES[data_type]
+            if _TEXT.fullmatch(name):
+                return pa.string()
     raise _unsupported(data_type)
 
 
