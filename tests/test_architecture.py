@@ -37,6 +37,8 @@ PUBLIC_NAMES = {
     "DeltaLog",
     "MetadataChangedException",
     "ProtocolChangedException",
+    "disable",
+    "enable",
 }
 
 

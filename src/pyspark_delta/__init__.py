@@ -20,6 +20,7 @@ from pyspark_delta.errors import (
 
 if TYPE_CHECKING:
     from pyspark_delta.kernel.txn.delta_log import DeltaLog
+    from pyspark_delta.spark.session import disable, enable
 
 __all__ = [
     "ConcurrentAppendException",
@@ -32,11 +33,17 @@ __all__ = [
     "DeltaLog",
     "MetadataChangedException",
     "ProtocolChangedException",
+    "disable",
+    "enable",
 ]
 
 # Spark imports every package called `pyspark_*` in search of data sources, also in sessions that
 # never touch Delta: what costs time to import is imported when it is named.
-_LAZY = {"DeltaLog": "pyspark_delta.kernel.txn.delta_log"}
+_LAZY = {
+    "DeltaLog": "pyspark_delta.kernel.txn.delta_log",
+    "disable": "pyspark_delta.spark.session",
+    "enable": "pyspark_delta.spark.session",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,1 @@
+"""The verbs that move rows: one module for each."""

@@ -1,0 +1,130 @@
+"""DataFrame to Parquet files at their final paths, by Spark's own writer.
+
+Spark's file stream sink has a commit protocol that writes straight to the final path and notes
+every finished file in a log of its own; here that log is a throw-away.  No row enters Python.
+A job that fails takes back the files of its tasks; what a killed one leaves is VACUUM's.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from pyspark.sql import DataFrame
+
+from pyspark_delta.kernel.protocol.partition_values import parse_partition_directory
+from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.versions import default_arguments, moved_class
+
+_BATCH = 0
+# What files must be like whatever the user's session says.  INT96 timestamps have no statistics;
+# lists have three levels; ids of mapped columns are part of the file.
+_SESSION_CONF = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+}
+# Directories spell timestamps in this zone, so that they can be told from local ones.
+_WRITER_OPTIONS = {"timeZone": "UTC"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A file that Spark finished.  `path` is decoded and relative to the table's root.
+
+    `partition_values` are as the directories spell them: timestamps in UTC, None for null.
+    """
+
+    path: str
+    size: int
+    modified_ms: int
+    partition_values: Mapping[str, str | None] = field(hash=False)
+
+
+def write_files(
+    jvm: JvmSession,
+    data: DataFrame,
+    root: str,
+    partition_columns: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+) -> list[WrittenFile]:
+    """Run one job that writes `data` below `root`, a decoded location, and say what it wrote.
+
+    Partition columns are named as in `data`; of columns with the same name the last one makes
+    the directories, and the others go into the files.  `options` are Spark's Parquet options.
+    """
+    query = data._jdf.queryExecution()
+    output = query.analyzed().output()
+    by_name = {attribute.name(): attribute for attribute in items(output)}
+    session = _session(jvm)
+    with _sink_log(jvm, session) as (sink_log, directory):
+        protocol = moved_class(jvm, "ManifestFileCommitProtocol")(str(uuid4()), root)
+        protocol.setupManifestOptions(sink_log, _BATCH)
+        files = "org.apache.spark.sql.execution.datasources"
+        writer = jvm.java_class(f"{files}.FileFormatWriter$")
+        output_spec = jvm.java_class(f"{files}.FileFormatWriter").OutputSpec
+        arguments = (
+            session,
+            query.executedPlan(),
+            jvm.java_class(f"{files}.parquet.ParquetFileFormat")(),
+            protocol,
+            output_spec(root, jvm.scala_map({}), output),
+            session.sessionState().newHadoopConf(),
+            jvm.seq([by_name[name] for name in partition_columns]),
+            jvm.none(),  # no buckets
+            jvm.seq([]),  # no trackers of statistics
+            jvm.scala_map({**(options or {}), **_WRITER_OPTIONS}),
+            0,  # no static partitions
+        )
+        writer.write(*arguments, *default_arguments(writer, "write", len(arguments)))
+        return _logged_files(directory / str(_BATCH), _root_path(jvm, root))
+
+
+def _session(jvm: JvmSession) -> Any:
+    session = jvm.session.cloneSession()
+    conf = session.conf()
+    for key, value in _SESSION_CONF.items():
+        conf.set(key, value)
+    return session
+
+
+@contextmanager
+def _sink_log(jvm: JvmSession, session: Any) -> Iterator[tuple[Any, Path]]:
+    """A log for one batch, and the directory it is in: the JVM is on this machine."""
+    directory = Path(tempfile.mkdtemp(prefix="pyspark-delta-"))
+    try:
+        location = directory.as_uri()
+        version = 1
+        sink_log = moved_class(jvm, "FileStreamSinkLog")(version, session, location, jvm.none())
+        yield sink_log, directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _logged_files(batch: Path, root_path: str) -> list[WrittenFile]:
+    """The files of a batch: a line with the version, then a JSON object for each."""
+    lines = batch.read_text(encoding="utf-8").splitlines()[1:] if batch.exists() else []
+    return [_written(json.loads(line), root_path) for line in lines]
+
+
+def _written(status: Mapping[str, Any], root_path: str) -> WrittenFile:
+    path = unquote(urlsplit(status["path"]).path, errors="strict").removeprefix(f"{root_path}/")
+    return WrittenFile(
+        path=path,
+        size=status["size"],
+        modified_ms=status["modificationTime"],
+        partition_values=dict(parse_partition_directory(path)),
+    )
+
+
+def _root_path(jvm: JvmSession, root: str) -> str:
+    path: str = jvm.hadoop_path(root).toUri().getPath()
+    return path.removesuffix("/")

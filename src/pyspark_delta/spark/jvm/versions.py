@@ -1,0 +1,49 @@
+"""What moved between the minors of Spark: class names and arguments, one row for each.
+
+A row names every place a class has been at, the newest first; the session's own JVM says which
+of them it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from py4j.java_gateway import JavaClass
+
+from pyspark_delta.errors.table import OperationNotAllowedError
+from pyspark_delta.spark.jvm.gateway import JvmSession
+
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "FileStreamSinkLog": (
+        "org.apache.spark.sql.execution.streaming.sinks.FileStreamSinkLog",
+        "org.apache.spark.sql.execution.streaming.FileStreamSinkLog",
+    ),
+    "ManifestFileCommitProtocol": (
+        "org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol",
+        "org.apache.spark.sql.execution.streaming.sinks.ManifestFileCommitProtocol",
+    ),
+}
+
+
+def moved_class(jvm: JvmSession, name: str) -> Any:
+    """The class of that short name, wherever this Spark has it."""
+    for place in _PLACES[name]:
+        found = jvm.java_class(place)
+        if isinstance(found, JavaClass):
+            return found
+    raise OperationNotAllowedError(
+        "DELTA_OPERATION_NOT_ALLOWED", operation=f"Spark {jvm.spark.version}, without {name},"
+    )
+
+
+def default_arguments(scala_object: Any, method: str, given: int) -> tuple[Any, ...]:
+    """Defaults of the parameters that a newer Spark has behind the `given` ones.
+
+    Scala compiles the default of parameter N of `method` into a method `method$default$N`.
+    """
+    names = {each for each in dir(scala_object) if each.startswith(f"{method}$default$")}
+    defaults: list[Any] = []
+    while (name := f"{method}$default${given + len(defaults) + 1}") in names:
+        defaults.append(getattr(scala_object, name)())
+    return tuple(defaults)
