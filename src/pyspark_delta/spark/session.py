@@ -16,13 +16,13 @@ from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSessio
 from pyspark_delta.errors.table import PropertyError
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.commands.read import run_load
-from pyspark_delta.spark.commands.write import run_write
+from pyspark_delta.spark.commands.write import SaveMode, run_write
 from pyspark_delta.spark.options import DeltaOptions
 
 _ENABLED: WeakSet[SparkSession] = WeakSet()
 _ORIGINALS: dict[tuple[type, str], Callable[..., Any]] = {}
 # What PySpark calls the modes of a write, and we do.
-_MODES = {
+_MODES: dict[str, SaveMode] = {
     "append": "append",
     "overwrite": "overwrite",
     "ignore": "ignore",
@@ -58,7 +58,7 @@ class _Said:
 
     def __init__(self) -> None:
         self.format: str | None = None
-        self.mode = "error"
+        self.mode: SaveMode = "error"
         self.partition_by: tuple[str, ...] = ()
         self.options: dict[str, object] = {}
 
