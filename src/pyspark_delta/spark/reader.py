@@ -32,8 +32,8 @@ from pyspark_delta.kernel.scan.predicates import (
     rename_columns,
 )
 from pyspark_delta.kernel.scan.vectors import VectorReader, descriptor_of
+from pyspark_delta.spark.deleted_rows import without_deleted_rows
 from pyspark_delta.spark.expressions import predicate_of
-from pyspark_delta.spark.jvm.deleted_rows import is_not_deleted
 from pyspark_delta.spark.jvm.file_index import FileGroup, ScanSource, scan
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.types import to_spark
@@ -49,7 +49,7 @@ def read_snapshot(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     jvm = JvmSession(spark)
     frame = scan(jvm, source, physical_schema(metadata.data_schema, mode), {})
     if source.has_vectors:
-        frame = is_not_deleted(jvm, frame, _VECTOR)
+        frame = without_deleted_rows(frame, _VECTOR)
     return frame.select(_columns(frame, metadata.schema, mode))
 
 

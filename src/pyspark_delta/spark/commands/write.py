@@ -203,6 +203,8 @@ def _check_partitions(table: Metadata, data: StructType) -> None:
                 columnName=name,
                 schemaMap=", ".join(data.names),
             )
+    if table.partition_columns:
+        check_data_columns(data, table.partition_columns)
 
 
 def _check_supported(txn: OptimisticTransaction) -> None:

@@ -1,13 +1,14 @@
-"""Dropping deleted rows in the JVM, by a bitmap that comes with each file."""
+"""Dropping deleted rows in the JVM, by a bitmap that comes with each file.
+
+Plain SQL functions: Spark compiles them into the scan's own loop.
+"""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, functions
 
-from pyspark_delta.spark.jvm.gateway import JvmSession
 
-
-def is_not_deleted(jvm: JvmSession, frame: DataFrame, bitmap: str) -> DataFrame:
+def without_deleted_rows(frame: DataFrame, bitmap: str) -> DataFrame:
     """The rows of `frame` whose bit in the binary column `bitmap` is not set.
 
     The position of a row is Spark's own `_metadata.row_index`: that of the row in its file,
