@@ -68,6 +68,16 @@ def test_a_job_that_fails_takes_its_files_back(spark: SparkSession, table_path: 
     assert not data_files(table_path)
 
 
+def test_spark_shows_a_write_as_a_query(spark: SparkSession, table_path: Path) -> None:
+    store = JvmSession(spark).session.sharedState().statusStore()
+    before = store.executionsCount()
+    write_files(JvmSession(spark), spark.range(3), f"file:{table_path}")
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    assert store.executionsCount() == before + 1
+    newest = store.executionsList(before, 1).apply(0)
+    assert newest.jobs().size() == 1
+
+
 def test_the_user_session_keeps_its_settings(spark: SparkSession, table_path: Path) -> None:
     before = spark.conf.get("spark.sql.parquet.outputTimestampType")
     data = spark.sql("SELECT timestamp'2024-01-02 03:04:05.678901' AS t")

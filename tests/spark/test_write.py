@@ -182,7 +182,7 @@ SELECT id, cast(id AS tinyint) AS b, cast(id AS smallint) AS s, cast(id AS int) 
   timestamp'2024-01-02 03:04:05.678901' + make_interval(0, 0, 0, cast(id AS int)) AS ts,
   timestamp_ntz'1850-01-02 03:04:05.678901' AS local,
   array(id, NULL) AS list, map(concat('k', id), named_struct('x', id)) AS m,
-  if(id = 1, NULL, named_struct('a', id, 'b', named_struct('c', array(named_struct('d', 'é')))))
+  named_struct('a', if(id = 1, NULL, id), 'b', named_struct('c', array(named_struct('d', 'é'))))
     AS nested
 FROM range(4)
 """
@@ -220,6 +220,7 @@ def test_a_job_that_fails_leaves_the_table_as_it_was(
     with pytest.raises(TableNotFoundError):
         log.update()
     save(spark.range(3))
+    log.wait_for_hooks()
     before = sorted((table_path / "_delta_log").iterdir())
     for mode in ("append", "overwrite"):
         with pytest.raises(PySparkException):
@@ -233,6 +234,14 @@ def _raise(value: int) -> int:
     if value == 49:
         raise ValueError("no")
     return value
+
+
+def test_data_of_a_shuffle_is_written(spark: SparkSession, table_path: Path, save: Write) -> None:
+    data = spark.range(0, 100, 1, 2).groupBy((F.col("id") % 10).alias("p")).count()
+    save(data.join(F.broadcast(spark.range(5)), F.expr("p = id")), "append", "p")
+    assert [(row["p"], row["count"]) for row in kernel_rows(table_path)] == [
+        (p, 10) for p in range(5)
+    ]
 
 
 def test_data_without_a_row_adds_no_file(
@@ -400,13 +409,31 @@ def test_mapped_columns_have_physical_names_and_ids_in_files(
     assert kernel_rows(table_path) == deltalake_rows(table_path) == 2 * rows_of(data)
 
 
+def test_a_mapped_table_takes_another_schema(
+    spark: SparkSession, table_path: Path, log: DeltaLog, save: Write
+) -> None:
+    save(spark.range(2), **{"delta.columnMapping.mode": "id"})
+    save(spark.sql("SELECT 'x' AS id, 1 AS more"), "overwrite", overwriteSchema="true")
+    save(spark.sql("SELECT 'y' AS id, 2 AS more, 3 AS third"), mergeSchema="true")
+    assert kernel_rows(table_path) == deltalake_rows(table_path)
+    assert kernel_rows(table_path) == [
+        {"id": "x", "more": 1, "third": None},
+        {"id": "y", "more": 2, "third": 3},
+    ]
+
+
 def test_void_columns_are_left_out_of_files(
     spark: SparkSession, table_path: Path, log: DeltaLog, save: Write
 ) -> None:
-    save(spark.sql("SELECT 1L AS id, NULL AS nothing"))
-    assert log.snapshot.metadata.schema.simple_string == "struct<id:bigint,nothing:void>"
+    save(spark.sql("SELECT 1L AS id, NULL AS nothing, named_struct('a', 1, 'b', NULL) AS n"))
+    assert (
+        log.snapshot.metadata.schema.simple_string
+        == "struct<id:bigint,nothing:void,n:struct<a:int,b:void>>"
+    )
     (file,) = add_files(log.snapshot.files)
-    assert pq.read_schema(table_path / file.path).names == ["id"]
+    assert pq.ParquetFile(table_path / file.path).metadata.schema.column(1).path == "n.a"
+    assert pq.read_schema(table_path / file.path).names == ["id", "n"]
+    assert json.loads(file.stats or "")["maxValues"] == {"id": 1, "n": {"a": 1}}
 
 
 def test_a_table_whose_rules_cannot_be_checked_is_refused(

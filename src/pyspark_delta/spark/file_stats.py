@@ -8,7 +8,7 @@ files of our own: a stranger's footer proves nothing.  What goes into the log is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -110,9 +110,17 @@ def _bounds(statistics: Sequence[Any], data_type: DataType) -> tuple[Any, Any]:
     known = [s for s in statistics if not _is_all_null(s)]
     if not known or any(s is None or not s.has_min_max for s in known):
         return None, None
-    value = _reader(data_type)
-    lows = [value(s.min_raw) for s in known]
-    highs = [value(s.max_raw) for s in known]
+    lows = [s.min_raw for s in known]
+    highs = [s.max_raw for s in known]
+    if data_type == STRING:
+        # Compared as bytes, which is Unicode's order too and has a place for what is no text.
+        return _text(min(lows)), _text(max(highs))
+    if isinstance(data_type, DecimalType):
+        scale = data_type.scale
+        return (
+            min(_decimal(raw, scale) for raw in lows),
+            max(_decimal(raw, scale) for raw in highs),
+        )
     if data_type in (FLOAT, DOUBLE):
         # To Spark's writer NaN is above all numbers, so it either is the maximum or leaves none;
         # the minimum is NaN when there is nothing else.
@@ -126,18 +134,8 @@ def _is_all_null(statistics: Any) -> bool:
     return statistics is not None and statistics.num_values == 0
 
 
-def _reader(data_type: DataType) -> Callable[[Any], Any]:
-    """How the raw value of a footer becomes one that statistics are made of."""
-    if data_type == STRING:
-        return _text
-    if isinstance(data_type, DecimalType):
-        return lambda raw: _decimal(raw, data_type.scale)
-    return lambda raw: raw
-
-
 def _text(raw: bytes) -> str:
-    # Unicode's order is that of its UTF-8 bytes.  What is no text becomes a lone surrogate, which
-    # `format_stats` leaves out.
+    # What is no text becomes a lone surrogate, and `format_stats` leaves such a bound out.
     return raw.decode("utf-8", "surrogateescape")
 
 

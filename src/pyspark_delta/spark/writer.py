@@ -44,7 +44,7 @@ from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.storage.resolve import parse_location
 from pyspark_delta.kernel.storage.uris import encode_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.column_alignment import column
+from pyspark_delta.spark.column_alignment import aligned, column
 from pyspark_delta.spark.file_stats import FooterStats, footer_stats
 from pyspark_delta.spark.jvm.file_writer import WrittenFile, write_files
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -73,6 +73,8 @@ def stage(
     check_writable(metadata.schema)
     mode = mapping_mode(metadata)
     stored = without_void(metadata.schema)
+    if stored != metadata.schema:
+        data = aligned(data, stored)
     partitions = [physical_name(f, mode) for f in metadata.partition_schema]
     keeps = property_value(metadata.configuration, WRITE_PARTITION_COLUMNS) is not False
     written = physical_schema(stored, mode)

@@ -41,7 +41,13 @@ from pyspark_delta.kernel.protocol.schema_merge import (
     check_write_compatible,
     evolve_schema,
 )
-from pyspark_delta.kernel.protocol.types import VOID, StructField, StructType, map_fields
+from pyspark_delta.kernel.protocol.types import (
+    VOID,
+    StructField,
+    StructType,
+    map_fields,
+    walk_fields,
+)
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.invariants import check_append_only
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
@@ -60,8 +66,9 @@ _RECORDED_MODES: Mapping[str, str] = {
     "ignore": "Ignore",
 }
 _USER_METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
+_CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's mark of CHAR(n) and VARCHAR(n)
 # Metadata of a column that says how another table keeps it.
-_FOREIGN_METADATA = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "parquet.field.")
+_FOREIGN_METADATA = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "parquet.field.", _CHAR_KEY)
 
 
 def run_write(
@@ -215,6 +222,10 @@ def _check_supported(txn: OptimisticTransaction) -> None:
         ("with generated columns", generated_columns(schema)),
         ("with identity columns", identity_columns(schema)),
         ("with default values", default_columns(schema)),
+        (
+            "with CHAR or VARCHAR columns",
+            [f for _, f in walk_fields(schema) if _CHAR_KEY in f.metadata],
+        ),
     )
     for what, found in asks:
         if found:

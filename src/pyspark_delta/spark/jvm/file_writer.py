@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.protocol.partition_values import parse_partition_directory
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.sql_execution import run_as_query
 from pyspark_delta.spark.jvm.versions import default_arguments, moved_class
 
 _BATCH = 0
@@ -71,7 +72,7 @@ def write_files(
         files = "org.apache.spark.sql.execution.datasources"
         writer = jvm.java_class(f"{files}.FileFormatWriter$")
         output_spec = jvm.java_class(f"{files}.FileFormatWriter").OutputSpec
-        arguments = (
+        arguments: tuple[Any, ...] = (
             session,
             query.executedPlan(),
             jvm.java_class(f"{files}.parquet.ParquetFileFormat")(),
@@ -84,7 +85,8 @@ def write_files(
             jvm.scala_map({**(options or {}), **_WRITER_OPTIONS}),
             0,  # no static partitions
         )
-        writer.write(*arguments, *default_arguments(writer, "write", len(arguments)))
+        arguments += default_arguments(writer, "write", len(arguments))
+        run_as_query(jvm, query, "Delta write", lambda: writer.write(*arguments))
         return _logged_files(directory / str(_BATCH), _root_path(jvm, root))
 
 
