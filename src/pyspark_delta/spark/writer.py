@@ -88,8 +88,11 @@ def stage(
         ]
     else:
         written = StructType(tuple(f for f in written if f.name not in partitions))
-    frame = data.select(*selected)
-    files = write_files(jvm, frame, hadoop_location(log.store.root_uri), partitions, options)
+    # A projection that changes nothing still costs an analysis, which small appends feel.
+    is_ready = mode is ColumnMappingMode.NONE and len(selected) == len(stored)
+    if not (is_ready and data.columns == list(stored.names)):
+        data = data.select(*selected)
+    files = write_files(jvm, data, hadoop_location(log.store.root_uri), partitions, options)
     columns = _stats_columns(metadata, mode)
     footers = footer_stats(log.store, [file.path for file in files], columns, written)
     types = {physical_name(f, mode): f.data_type for f in metadata.partition_schema}
