@@ -17,7 +17,9 @@ from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.operations import set_table_properties, write
 from pyspark_delta.kernel.protocol.schema_json import format_schema
+from pyspark_delta.kernel.protocol.type_widening import record_type_changes, type_changes
 from pyspark_delta.kernel.protocol.types import (
+    INTEGER,
     LONG,
     STRING,
     ArrayType,
@@ -130,3 +132,26 @@ def test_a_checkpoint_that_would_lose_files_is_not_written() -> None:
     with pytest.raises(CorruptLogError):
         DeltaLog(store).checkpoint()
     assert TableLog(store).snapshot.segment.checkpoint is None
+
+
+def test_a_type_change_of_the_preview_is_stamped_with_the_version_it_lands_in() -> None:
+    narrow = StructType((StructField("n", INTEGER),))
+    wide = StructType((StructField("n", LONG),))
+    store = MemoryStore()
+    preview = Protocol(
+        min_reader_version=3,
+        min_writer_version=7,
+        reader_features=("typeWidening-preview",),
+        writer_features=("typeWidening-preview",),
+    )
+    enabled = {"delta.enableTypeWidening": "true"}
+    LogBuilder(store).create(protocol=preview, metadata_action=metadata(narrow, (), enabled))
+    log = DeltaLog(store)
+    transaction = log.start_transaction()
+    widened = record_type_changes(narrow, wide, table_version=1)
+    transaction.update_metadata(replace(transaction.metadata, schema_string=format_schema(widened)))
+    for name in ("a", "b"):
+        log.start_transaction().commit([add(name)], write("Append"))
+    assert transaction.commit([], "CHANGE COLUMN").version == 3
+    [change] = type_changes(log.update().schema.fields[0])
+    assert change.table_version == 3
