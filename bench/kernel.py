@@ -166,7 +166,7 @@ def skipping_row(table: Path) -> Row:
         times.append(1000 * (time.perf_counter() - start))
         assert plan.files.num_rows == 2
     return absolute(
-        f"skip {whole:,} files by statistics, one range", statistics.median(times), "ms", 100
+        f"skip {whole:,} files by statistics, once parsed", statistics.median(times), "ms", 100
     )
 
 
