@@ -15,6 +15,7 @@ in `skipping`; the text form is read in `predicate_sql`.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -57,14 +58,14 @@ RESERVED = frozenset(
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Operand:
+class Operand(ABC):
     """One side of a comparison: a column or a literal."""
 
     __slots__ = ()
 
+    @abstractmethod
     def to_sql(self) -> str:
         """The operand as Spark's SQL spells it."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +89,14 @@ class Literal(Operand):
         return format_literal(self.value, self.data_type)
 
 
-class Predicate:
+class Predicate(ABC):
     """A condition on a row.  Closed family: the classes below."""
 
     __slots__ = ()
 
+    @abstractmethod
     def to_sql(self) -> str:
         """The predicate as SQL, which `parse_predicate` reads back."""
-        raise NotImplementedError
 
     @property
     def operands(self) -> tuple[Predicate, ...]:
