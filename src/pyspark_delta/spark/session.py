@@ -17,6 +17,7 @@ from pyspark_delta.errors.table import PropertyError
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.commands.read import run_load
 from pyspark_delta.spark.commands.write import SaveMode, run_write
+from pyspark_delta.spark.jvm.versions import warn_if_untested
 from pyspark_delta.spark.options import DeltaOptions
 
 _ENABLED: WeakSet[SparkSession] = WeakSet()
@@ -34,6 +35,8 @@ _MODES: dict[str, SaveMode] = {
 
 def enable(spark: SparkSession) -> SparkSession:
     """Make Delta tables readable and writable in this session, and return it."""
+    if spark not in _ENABLED:
+        warn_if_untested(spark.version)
     _ENABLED.add(spark)
     for (owner, name), wrap in _CHANGED.items():
         if (owner, name) not in _ORIGINALS:

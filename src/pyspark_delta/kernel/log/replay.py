@@ -97,7 +97,6 @@ class FileState:
     def __init__(self, parts: Sequence[FilePart]) -> None:
         self._parts = tuple(parts)
         self._lock = RLock()
-        self._counts: tuple[int, int] | None = None
 
     @property
     def parts(self) -> tuple[FilePart, ...]:

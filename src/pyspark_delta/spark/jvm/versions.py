@@ -6,6 +6,8 @@ of them it has.
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +16,7 @@ from py4j.java_gateway import JavaClass
 from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.spark.jvm.gateway import JvmSession
 
+_NEWEST_TESTED = (4, 3)
 _PLACES: Mapping[str, tuple[str, ...]] = {
     "FileStreamSinkLog": (
         "org.apache.spark.sql.execution.streaming.sinks.FileStreamSinkLog",
@@ -47,3 +50,15 @@ def default_arguments(scala_object: Any, method: str, given: int) -> tuple[Any, 
     while (name := f"{method}$default${given + len(defaults) + 1}") in names:
         defaults.append(getattr(scala_object, name)())
     return tuple(defaults)
+
+
+def warn_if_untested(version: str) -> None:
+    """Say that a Spark newer than those we test may have moved what we call; go on all the same."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is not None and (int(found[1]), int(found[2])) > _NEWEST_TESTED:
+        newest = ".".join(map(str, _NEWEST_TESTED))
+        warnings.warn(
+            f"pyspark-delta is tested up to Spark {newest}, this is {version}: "
+            "look for a newer release if something fails.",
+            stacklevel=3,
+        )
