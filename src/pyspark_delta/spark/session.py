@@ -14,11 +14,11 @@ from weakref import WeakSet
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 
 from pyspark_delta.errors.table import PropertyError
-from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.commands.read import run_load
 from pyspark_delta.spark.commands.write import SaveMode, run_write
 from pyspark_delta.spark.jvm.versions import warn_if_untested
 from pyspark_delta.spark.options import DeltaOptions
+from pyspark_delta.spark.table_access import open_log
 
 _ENABLED: WeakSet[SparkSession] = WeakSet()
 _ORIGINALS: dict[tuple[type, str], Callable[..., Any]] = {}
@@ -154,7 +154,7 @@ def _save(original: Callable[..., Any]) -> Callable[..., Any]:
         given = DeltaOptions({**said.options, **options})
         run_write(
             self._spark,
-            DeltaLog.for_table(_path(path, given)),
+            open_log(self._spark, _path(path, given), given),
             self._df,
             mode=said.mode,
             partition_by=said.partition_by,

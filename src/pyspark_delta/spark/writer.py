@@ -41,18 +41,16 @@ from pyspark_delta.kernel.protocol.types import (
     map_fields,
 )
 from pyspark_delta.kernel.scan.plan import mapping_mode
-from pyspark_delta.kernel.storage.resolve import parse_location
 from pyspark_delta.kernel.storage.uris import encode_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.column_alignment import aligned, column
 from pyspark_delta.spark.file_stats import FooterStats, footer_stats
 from pyspark_delta.spark.jvm.file_writer import WrittenFile, write_files
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.table_access import hadoop_location
 from pyspark_delta.spark.types import to_spark_type
 
 _PARQUET_ID = "parquet.field.id"
-# Hadoop's names of the schemes whose canonical form it does not know.
-_HADOOP_SCHEMES = {"s3": "s3a"}
 
 
 def stage(
@@ -110,14 +108,6 @@ def stage(
         for file, footer in zip(files, footers, strict=True)
         if footer.num_records
     ]
-
-
-def hadoop_location(root_uri: str) -> str:
-    """The decoded location of a table, as Hadoop's Path takes it."""
-    place = parse_location(root_uri)
-    scheme = _HADOOP_SCHEMES.get(place.scheme, place.scheme)
-    authority = f"//{place.authority}" if place.authority else ""
-    return f"{scheme}:{authority}{place.path}"
 
 
 def _stats(footer: FooterStats, has_vectors: bool, prefix: int | None) -> str:

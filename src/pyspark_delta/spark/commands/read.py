@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_delta.errors.table import PropertyError, TableNotFoundError
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.timestamps import parse_path_timestamp
-from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.reader import read_snapshot
+from pyspark_delta.spark.table_access import open_log
 
 # `/path/to/table@v12`, `/path/to/table@20240131120000000`
 _AT = re.compile(r"(?P<path>.*)@(?:v(?P<version>\d+)|(?P<time>\d{17}))")
@@ -33,7 +33,7 @@ def chosen_snapshot(spark: SparkSession, path: str, options: DeltaOptions) -> Sn
             name="timestampAsOf",
             explain="stands beside versionAsOf, and only one of them can be meant",
         )
-    log = DeltaLog.for_table(path)
+    log = open_log(spark, path, options)
     found = _AT.fullmatch(path)
     if found is not None and not log.table_exists:
         if version is not None or time is not None:
@@ -43,7 +43,7 @@ def chosen_snapshot(spark: SparkSession, path: str, options: DeltaOptions) -> Sn
                 name="path",
                 explain="names a version as well as the options",
             )
-        log = DeltaLog.for_table(found["path"])
+        log = open_log(spark, found["path"], options)
         if found["version"] is not None:
             version = int(found["version"])
         else:
