@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyspark_delta.errors.table import SchemaError
 from pyspark_delta.kernel.protocol.action_parts import (
     DeletionVectorDescriptor,
     Format,
@@ -318,6 +319,12 @@ def test_metadata_gives_the_schema_and_its_two_parts() -> None:
     assert metadata.schema == struct(id=LONG, Day=STRING)
     assert metadata.partition_schema == struct(Day=STRING)
     assert metadata.data_schema == struct(id=LONG)
+
+
+def test_a_partition_column_that_the_schema_lacks_is_named() -> None:
+    metadata = Metadata(id="u", schema_string=SCHEMA, partition_columns=("nowhere",))
+    with pytest.raises(SchemaError, match="DELTA_PARTITION_COLUMN_NOT_FOUND.*nowhere"):
+        _ = metadata.partition_schema
 
 
 def test_metadata_without_a_schema_has_no_columns() -> None:

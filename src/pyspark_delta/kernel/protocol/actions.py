@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
+from pyspark_delta.errors.table import SchemaError
 from pyspark_delta.kernel.protocol.action_parts import (
     DeletionVectorDescriptor,
     Format,
@@ -229,7 +230,15 @@ class Metadata(Action):
     @cached_property
     def partition_schema(self) -> StructType:
         """The partition columns, in the order the table is partitioned by."""
-        return StructType(tuple(self.schema[name] for name in self.partition_columns))
+        schema = self.schema
+        for name in self.partition_columns:
+            if name not in schema:
+                raise SchemaError(
+                    "DELTA_PARTITION_COLUMN_NOT_FOUND",
+                    columnName=name,
+                    schemaMap=", ".join(schema.names),
+                )
+        return StructType(tuple(schema[name] for name in self.partition_columns))
 
     @cached_property
     def data_schema(self) -> StructType:
