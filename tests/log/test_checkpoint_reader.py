@@ -150,6 +150,19 @@ def test_a_checkpoint_gives_the_state_that_the_commits_give(kind: str, clock: Fr
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_statistics_in_pieces_are_the_whole_column(kind: str, clock: FrozenClock) -> None:
+    configuration, options, protocol = KINDS[kind]
+    store = MemoryStore()
+    table(store, configuration, protocol)
+    checkpoint(TableLog(store, now_ms=clock).snapshot, clock, **options)
+    snapshot = TableLog(store, now_ms=clock).snapshot
+    assert snapshot.segment.checkpoint is not None
+    for part in snapshot.file_state.parts:
+        pieces = pa.chunked_array(part.source.stats_texts(), pa.string())
+        assert pieces.to_pylist() == part.source.columns(["stats"]).column("stats").to_pylist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", ["truncated", "empty", "garbage", "gone"])
 def test_a_broken_checkpoint_is_done_without(kind: str, damage: str, clock: FrozenClock) -> None:
     configuration, options, protocol = KINDS[kind]

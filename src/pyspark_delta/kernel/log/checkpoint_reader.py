@@ -53,6 +53,8 @@ _TOP_ACTIONS = (*_STATE_ACTIONS, CheckpointMetadata, SidecarFile)
 # The shortest row that a file action can take up, with room to spare: more rows than this in a
 # file of that size were not written by a table's owner.
 _MOST_ROWS_PER_BYTE = 2
+# Texts that are in memory at once when their column is read piece by piece.
+_STREAMED_ROWS = 65_536
 _MAPS = ("configuration", "options", "tags")
 
 
@@ -81,6 +83,26 @@ class CheckpointSource(ColumnSource):
         if "stats" in names and table.num_rows == table.column("stats").null_count:
             return self._with_parsed_stats(table)
         return table
+
+    def stats_texts(self) -> Iterator[pa.Array]:
+        with _as_malformed(self._path), _opened(self._store, self._path) as file:
+            top = file.schema_arrow
+            present = {f.name for f in _struct_type(top, "add")} if "add" in top.names else set()
+            # Beside typed statistics the text may be missing, which only the whole column tells.
+            if "stats" in present and "stats_parsed" not in present:
+                yield from self._streamed_stats(file)
+                return
+        yield from super().stats_texts()
+
+    def _streamed_stats(self, file: pq.ParquetFile) -> Iterator[pa.Array]:
+        num_rows = 0
+        for batch in file.iter_batches(_STREAMED_ROWS, columns=["add.stats"], use_threads=False):
+            rows = _without_nulls(pa.chunked_array([batch.column("add")]))
+            texts = _field(rows, "stats", {"stats"}, ADD_SCHEMA.field("stats").type)
+            texts.validate(full=True)
+            num_rows += len(texts)
+            yield from texts.chunks
+        self._check_rows(num_rows)
 
     def parsed_stats(self, leaves: Sequence[tuple[str, ...]]) -> pa.ChunkedArray | None:
         if any("." in name for leaf in leaves for name in leaf):

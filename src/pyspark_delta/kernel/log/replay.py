@@ -8,7 +8,7 @@ commit costs, not what the table costs.  PROTOCOL.md, "Action Reconciliation".
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 
@@ -32,6 +32,10 @@ class ColumnSource(ABC):
     @abstractmethod
     def columns(self, names: Sequence[str]) -> pa.Table:
         """The columns called `names`, every row."""
+
+    def stats_texts(self) -> Iterator[pa.Array]:
+        """The column `stats` in pieces, for those who keep what is in it and not the text."""
+        yield from self.columns(["stats"]).column("stats").chunks
 
     def parsed_stats(self, leaves: Sequence[tuple[str, ...]]) -> pa.ChunkedArray | None:
         """Typed statistics of every row, of these physical columns at least.

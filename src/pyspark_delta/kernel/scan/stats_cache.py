@@ -18,6 +18,7 @@ from pyspark_delta.kernel.scan.stats_columns import (
     NULL_COUNT,
     NUM_RECORDS,
     Leaf,
+    parse_pieces,
     parse_stats,
     stat_name,
     struct_stats,
@@ -25,6 +26,7 @@ from pyspark_delta.kernel.scan.stats_columns import (
 
 # Partition values may leave so few files that parsing the others for later does not pay.
 _FEW = 0.2
+_MANY = 50_000
 
 _KEPT: WeakKeyDictionary[ColumnSource, dict[Leaf, pa.Table]] = WeakKeyDictionary()
 _LOCK = Lock()
@@ -56,10 +58,13 @@ def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf])
             _keep(kept, struct_stats(typed, missing), missing)
     missing = [leaf for leaf in leaves if leaf not in kept]
     if missing:
-        texts = part.source.columns(["stats"])
         if wanted.true_count < _FEW * len(part.keys):
+            texts = part.source.columns(["stats"])
             return parse_stats(_live(part, texts).filter(wanted).column("stats"), leaves)
-        _keep(kept, parse_stats(texts.column("stats"), missing), missing)
+        _keep(kept, parse_pieces(part.source.stats_texts(), missing), missing)
+        if len(part.keys) > _MANY:
+            # Parsing took several times the memory of what it gave, and Arrow's pool keeps it.
+            pa.default_memory_pool().release_unused()
     columns = {name: kept[leaf].column(name) for leaf in leaves for name in kept[leaf].schema.names}
     return _live(part, pa.table(columns)).filter(wanted)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Any
@@ -120,9 +120,13 @@ def parse_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> pa
 
     A text that is null, or is not the JSON it should be, gives nulls, and disturbs no other.
     """
+    return parse_pieces(stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats], leaves)
+
+
+def parse_pieces(pieces_of_text: Iterable[pa.Array], leaves: Sequence[Leaf]) -> pa.Table:
+    """As `parse_stats`; no piece of text is held longer than it takes to parse it."""
     fields = _raw_fields(leaves)
-    chunks = stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats]
-    pieces = [_raw_rows(piece, fields) for chunk in chunks for piece in _slices(chunk)]
+    pieces = [_raw_rows(piece, fields) for chunk in pieces_of_text for piece in _slices(chunk)]
     raw = pa.concat_tables([_raw_schema(fields).empty_table(), *pieces]).combine_chunks()
     return _table(leaves, lambda f: _only_chunk(raw.column(f.name)), bound)
 
