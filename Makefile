@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java lint test demo bench fuzz interop
+.PHONY: help install java lint test demo bench fuzz peers interop
 
 SPARK ?=## another PySpark, in an environment of its own: make SPARK=4.2.0 test
 ARGS ?=## more arguments for pytest: make test ARGS="tests/log -k checkpoint"
@@ -41,5 +41,8 @@ bench: $(STAMP) java ## speed and memory beside other implementations, as ratios
 fuzz: $(STAMP) java ## the heavy runs: many more random cases, races and kills
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/properties tests/txn -m "slow or not slow" $(ARGS)
 
-interop: $(STAMP) java ## what other engines wrote and read: golden tables, deltalake
-	$(BIN)/python -m pytest tests/conformance -m "slow or not slow" $(ARGS)
+peers: # delta-spark, in an environment of its own
+	@scripts/peers.sh
+
+interop: $(STAMP) java peers ## tables shared with delta-spark; golden tables, deltalake
+	PEERS=required $(BIN)/python -m pytest tests/interop tests/conformance -m "slow or not slow" $(ARGS)

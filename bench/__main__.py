@@ -1,27 +1,79 @@
-"""`python -m bench`: every workload, as ratios to peers in one run."""
+"""`python -m bench`: every workload, as ratios to peers in one run.
+
+The peers are prepared first: delta-spark in an environment of its own, and the generator of data.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench import kernel
-from bench.measure import report
+from bench import kernel, report, spark
+from bench.drivers import ROOT, drivers
+from bench.measure import Result
+
+KERNEL = "kernel"
+NAMES = (*spark.WORKLOADS, KERNEL)
+QUICK_KERNEL_SCALE = 0.02
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a small sample: does it still run?")
+    parser.add_argument(
+        "--only", action="append", choices=NAMES, metavar="NAME", help=f"one of {', '.join(NAMES)}"
+    )
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="of Spark, for all peers"
+    )
+    parser.add_argument("--json", type=Path, help="where the numbers go")
+    parser.add_argument("--chart", type=Path, help="where the picture goes")
+    return parser.parse_args()
+
+
+def results(
+    names: list[str], conf: Mapping[str, str], *, is_quick: bool, root: Path
+) -> Iterator[Result]:
+    if chosen := [name for name in names if name != KERNEL]:
+        sizes = spark.QUICK if is_quick else spark.FULL
+        with drivers(root / "drivers", conf) as (ours, delta_spark):
+            bench = spark.Bench(
+                ours=ours, delta_spark=delta_spark, root=root, sizes=sizes, conf=conf
+            )
+            for name in chosen:
+                yield from spark.WORKLOADS[name](bench)
+    if KERNEL in names:
+        yield from kernel.run(root / "kernel", QUICK_KERNEL_SCALE if is_quick else 1.0)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--scale", type=float, default=1.0, help="1.0 is what the bars are about")
-    parser.add_argument("--out", type=Path, default=Path("bench/out/kernel.json"))
-    options = parser.parse_args()
+    given = arguments()
+    is_whole = not (given.only or given.quick or given.conf)
+    conf = dict(each.split("=", 1) for each in given.conf)
+    names = [name for name in NAMES if not given.only or name in given.only]
+    subprocess.run([ROOT / "bench" / "prepare.sh"], check=True)
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.2f}")
+    found = []
     with tempfile.TemporaryDirectory(prefix="bench ä 100% ") as folder:
-        rows = list(kernel.run(Path(folder), options.scale))
-    report(rows, options.out)
-    return 0 if all(row.met for row in rows) else 1
+        for result in results(names, conf, is_quick=given.quick, root=Path(folder)):
+            found.append(result)
+            print("\n".join(report.table([result]).splitlines()[1:]), flush=True)
+    print(f"\n{report.table(found)}\n\n{report.markdown(found)}")
+    # Numbers of a part, or of a sample, must not pass for those of the whole.
+    home = ROOT / "docs" if is_whole else ROOT / "bench" / "out"
+    numbers = given.json or home / "benchmarks.json"
+    report.write(numbers, report.as_json(found, report.about_this_run(conf, is_quick=given.quick)))
+    chart = given.chart or home / "benchmarks.png"
+    subprocess.run(
+        [ROOT / ".venv-bench" / "bin" / "python", ROOT / "bench" / "chart.py", numbers, chart],
+        check=True,
+    )
+    return 0 if given.quick or all(result.is_met for result in found) else 1
 
 
 if __name__ == "__main__":

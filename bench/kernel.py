@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from bench.measure import Row, absolute, against
+from bench.measure import Result, absolute, against
 from bench.tables import write_log
 from pyspark_delta import DeltaLog
 from pyspark_delta.kernel.protocol.actions import AddFile
@@ -31,7 +31,7 @@ def peer_open_and_list(path: Path) -> list[str]:
     return DeltaTable(str(path)).file_uris()
 
 
-def run(root: Path, scale: float) -> Iterator[Row]:
+def run(root: Path, scale: float) -> Iterator[Result]:
     """Every kernel workload; `scale` shrinks the tables for a quick look."""
     json_files, stats_files = int(300_000 * scale), int(200_000 * scale)
     from_json = write_log(root / "json", json_files)
@@ -60,7 +60,7 @@ def run(root: Path, scale: float) -> Iterator[Row]:
     yield memory_row(root, int(1_000_000 * scale))
 
 
-def checksum_rows(root: Path, scale: float) -> Iterator[Row]:
+def checksum_rows(root: Path, scale: float) -> Iterator[Result]:
     table = write_log(root / "checksum", int(300_000 * scale))
     log = DeltaLog.for_table(str(table))
     for i in range(10 - log.snapshot.version):  # the tenth version gets a checkpoint and a .crc
@@ -113,7 +113,7 @@ def append(log: DeltaLog, i: int) -> None:
     log.start_transaction().commit([add], write("Append"))
 
 
-def commit_rows(root: Path, scale: float) -> Iterator[Row]:
+def commit_rows(root: Path, scale: float) -> Iterator[Result]:
     table = write_log(root / "commits", 10, commits=1)
     log = DeltaLog.for_table(str(table), fsync=False)
     times = []
@@ -134,7 +134,7 @@ def commit_rows(root: Path, scale: float) -> Iterator[Row]:
     )
 
 
-def checkpoint_row(root: Path, files: int) -> Row:
+def checkpoint_row(root: Path, files: int) -> Result:
     mine = write_log(root / "write-mine", files, stats=True)
     theirs = shutil.copytree(mine, root / "write-theirs")
 
@@ -156,7 +156,7 @@ def drop_checkpoints(table: Path) -> None:
             path.unlink()
 
 
-def skipping_row(table: Path) -> Row:
+def skipping_row(table: Path) -> Result:
     snapshot = DeltaLog.for_table(str(table)).snapshot
     whole = plan_scan(snapshot, filter="id >= 0").files.num_rows
     times = []
@@ -171,7 +171,7 @@ def skipping_row(table: Path) -> Row:
     )
 
 
-def first_filter_row(root: Path, files: int) -> Row:
+def first_filter_row(root: Path, files: int) -> Result:
     table = write_log(root / "typed", files, stats=True)
     DeltaLog.for_table(str(table)).checkpoint()  # with typed statistics, as ours have them
     times = []
@@ -207,7 +207,7 @@ print(files.num_rows, base, peak())
 """
 
 
-def memory_row(root: Path, files: int) -> Row:
+def memory_row(root: Path, files: int) -> Result:
     table = write_log(root / "memory", files, stats=True)
     log = DeltaLog.for_table(str(table))
     log.checkpoint()

@@ -68,4 +68,6 @@ else
     locked_without requirements.lock "$lock" >"$venv/requirements.txt"
     pip_install --require-hashes -r "$venv/requirements.txt" -r "$lock"
 fi
+# A directory of its own, which the tests of Spark Connect put on their path.
+pip_install --require-hashes --upgrade --target "$venv/connect" -r requirements-connect.lock
 pip_install --no-build-isolation --editable .

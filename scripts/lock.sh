@@ -24,6 +24,9 @@ lock() { # reads requirements from standard input; the rest are arguments of uv
 "$python" -c 'import tomllib
 print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], "editables", sep="\n")' |
     lock requirements.lock pyproject.toml --group dev "$@"
+lock requirements-connect.lock --group connect "$@" </dev/null
 for spark in "${other_sparks[@]}"; do
     echo "pyspark==$spark" | lock "requirements-spark-$spark.lock" "$@"
 done
+# The engine we are compared with; what it asks for is there.
+echo delta-spark==4.4.0 | lock scripts/peers.lock --no-deps "$@"

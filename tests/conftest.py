@@ -1,9 +1,12 @@
-"""What every test may ask for: a table's path, a clock that stands still, the golden tables."""
+"""What tests may ask for: a table's path, a clock that stands still, golden tables, Spark."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,3 +42,11 @@ def clock() -> FrozenClock:
 def golden(tmp_path_factory: pytest.TempPathFactory) -> GoldenTables:
     """Golden tables by name, unpacked once a session; skips where the archives are absent."""
     return GoldenTables(tmp_path_factory.mktemp("göl den 100%"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The one Spark session of all tests that ask for one."""
+    # Most tests need no Spark: PySpark is imported by the first that does.
+    sessions = import_module("tests.support.spark_session")
+    yield from sessions.local_session(tmp_path_factory.mktemp("spark"))

@@ -32,13 +32,17 @@ PUBLIC_NAMES = {
     "ConcurrentDeleteReadException",
     "ConcurrentTransactionException",
     "ConcurrentWriteException",
+    "DefaultSource",
     "DeltaConcurrentModificationException",
     "DeltaError",
     "DeltaLog",
+    "DeltaTable",
     "MetadataChangedException",
     "ProtocolChangedException",
+    "configure_spark_with_delta_pip",
     "disable",
     "enable",
+    "install_as_delta",
 }
 
 

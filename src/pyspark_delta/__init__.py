@@ -19,8 +19,12 @@ from pyspark_delta.errors import (
 )
 
 if TYPE_CHECKING:
+    from pyspark_delta.delta_package import install_as_delta
     from pyspark_delta.kernel.txn.delta_log import DeltaLog
+    from pyspark_delta.spark.datasource import DefaultSource
+    from pyspark_delta.spark.pip import configure_spark_with_delta_pip
     from pyspark_delta.spark.session import disable, enable
+    from pyspark_delta.spark.tables import DeltaTable
 
 __all__ = [
     "ConcurrentAppendException",
@@ -28,21 +32,29 @@ __all__ = [
     "ConcurrentDeleteReadException",
     "ConcurrentTransactionException",
     "ConcurrentWriteException",
+    "DefaultSource",
     "DeltaConcurrentModificationException",
     "DeltaError",
     "DeltaLog",
+    "DeltaTable",
     "MetadataChangedException",
     "ProtocolChangedException",
+    "configure_spark_with_delta_pip",
     "disable",
     "enable",
+    "install_as_delta",
 ]
 
 # Spark imports every package called `pyspark_*` in search of data sources, also in sessions that
 # never touch Delta: what costs time to import is imported when it is named.
 _LAZY = {
+    "DefaultSource": "pyspark_delta.spark.datasource",
     "DeltaLog": "pyspark_delta.kernel.txn.delta_log",
+    "DeltaTable": "pyspark_delta.spark.tables",
+    "configure_spark_with_delta_pip": "pyspark_delta.spark.pip",
     "disable": "pyspark_delta.spark.session",
     "enable": "pyspark_delta.spark.session",
+    "install_as_delta": "pyspark_delta.delta_package",
 }
 
 

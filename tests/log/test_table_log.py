@@ -287,6 +287,28 @@ def test_a_wrong_checksum_file_is_not_trusted(
     assert TableLog(store).snapshot.num_files == 1
 
 
+def test_a_checksum_file_may_list_features_in_another_order(store: CountingStore) -> None:
+    def protocol(*features: str) -> Protocol:
+        return Protocol(
+            min_reader_version=3,
+            min_writer_version=7,
+            reader_features=features,
+            writer_features=features,
+        )
+
+    builder = LogBuilder(store).create(add("a"), protocol=protocol("columnMapping", "v2Checkpoint"))
+    crc = {
+        "tableSizeBytes": 1,
+        "numFiles": 1,
+        "numMetadata": 1,
+        "numProtocol": 1,
+        "metadata": metadata().to_json_value(),
+        "protocol": protocol("v2Checkpoint", "columnMapping").to_json_value(),
+    }
+    builder.write("_delta_log/00000000000000000000.crc", crc)
+    assert TableLog(store).snapshot.num_files == 1
+
+
 def test_protocol_and_metadata_come_from_the_checksum_file_alone(store: CountingStore) -> None:
     builder = LogBuilder(store).create(add("a"))
     builder.write(

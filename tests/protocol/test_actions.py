@@ -323,7 +323,7 @@ def test_metadata_gives_the_schema_and_its_two_parts() -> None:
 
 def test_a_partition_column_that_the_schema_lacks_is_named() -> None:
     metadata = Metadata(id="u", schema_string=SCHEMA, partition_columns=("nowhere",))
-    with pytest.raises(SchemaError, match="DELTA_PARTITION_COLUMN_NOT_FOUND.*nowhere"):
+    with pytest.raises(SchemaError, match=r"DELTA_PARTITION_COLUMN_NOT_FOUND.*nowhere"):
         _ = metadata.partition_schema
 
 

@@ -20,6 +20,7 @@ from pyspark_delta.kernel.protocol.stats import parse_stats
 from pyspark_delta.kernel.protocol.types import LONG, STRING
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.commands.write import run_write
+from pyspark_delta.spark.commands.write_request import WriteRequest
 from pyspark_delta.spark.jvm.file_writer import write_files
 from pyspark_delta.spark.jvm.gateway import JvmSession
 
@@ -31,7 +32,7 @@ def data_files(root: Path) -> set[str]:
 
 def written(spark: SparkSession, root: Path, data: DataFrame, **options: str) -> list[AddFile]:
     log = DeltaLog.for_table(root)
-    run_write(spark, log, data, mode="append", options=options)
+    run_write(spark, log, data, WriteRequest(mode="append", options=options))
     return list(add_files(log.snapshot.files))
 
 
@@ -60,7 +61,7 @@ def test_directories_spell_partition_values(spark: SparkSession, table_path: Pat
 
 
 def test_a_job_that_fails_takes_its_files_back(spark: SparkSession, table_path: Path) -> None:
-    data = spark.range(0, 100, 1, 2).select(
+    data = spark.range(0, 100, 1, 1).select(
         F.when(F.col("id") < 90, F.col("id")).otherwise(F.raise_error(F.lit("no"))).alias("id")
     )
     with pytest.raises(PySparkException):

@@ -1,24 +1,25 @@
-"""`format("delta")` of an enabled session: writes and reads go our way, all others theirs."""
+"""Turning sessions on and off: what is ours then, and what is as it always was."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from pyspark_delta import DeltaLog, disable, enable
 from pyspark_delta.errors import TableAlreadyExistsError
+from pyspark_delta.spark import enabled_sessions
+from tests.support.catalog_tables import own_database, rows
 
 
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
     return enable(enable(spark))  # as a notebook's cell that is run twice
-
-
-def rows(frame: DataFrame) -> list[tuple[object, ...]]:
-    return sorted(tuple(row) for row in frame.collect())
 
 
 def test_what_is_written_is_read_back(session: SparkSession, table_path: Path) -> None:
@@ -47,8 +48,8 @@ def test_the_four_modes_do_what_spark_says(session: SparkSession, table_path: Pa
     assert found() == [(0,), (1,)]
     write("append", 5)
     assert found() == [(0,), (1,), (5,), (6,)]
-    write("overwrite", 9)
-    assert found() == [(9,), (10,)]
+    write("overwrite", 8)
+    assert found() == [(8,), (9,)]
     operations = [info.operation for info in DeltaLog.for_table(table_path).history()]
     assert len(operations) == 3
     old = session.read.format("delta").option("versionAsOf", 1).load(str(table_path))
@@ -65,10 +66,87 @@ def test_parameters_of_save_and_load_count_as_options(
     assert session.read.option("path", str(table_path)).format("delta").load().count() == 8
 
 
-def test_a_new_session_is_not_enabled_by_another(session: SparkSession, table_path: Path) -> None:
+def test_a_new_session_of_an_enabled_one_is_enabled(
+    session: SparkSession, table_path: Path
+) -> None:
     session.range(1).write.format("delta").save(str(table_path))
-    other = session.newSession()
-    enable(other)
-    assert other.read.format("delta").load(str(table_path)).count() == 1
-    disable(other)
+    child = session.newSession()
+    assert child.read.format("delta").load(str(table_path)).count() == 1
+    assert child.sql(f"SELECT * FROM delta.`{table_path}`").count() == 1
+    disable(child)
     assert session.read.format("delta").load(str(table_path)).count() == 1
+    assert session.sql(f"SELECT * FROM delta.`{table_path}`").count() == 1
+
+
+def test_a_copy_of_an_enabled_session_is_enabled(session: SparkSession, table_path: Path) -> None:
+    session.range(3).write.format("delta").save(str(table_path))
+    copy = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
+    assert copy.sql(f"SELECT * FROM delta.`{table_path}`").count() == 3
+    copy.range(2).write.format("delta").mode("append").save(str(table_path))
+    assert DeltaLog.for_table(table_path).update().version == 1
+
+
+def test_disabling_the_last_session_leaves_no_trace(session: SparkSession) -> None:
+    alone = session.newSession()
+    disable(alone)
+    with own_database(session):
+        session.range(2).write.format("delta").saveAsTable("t")
+        others = [each for each in _enabled_sessions() if each is not session]
+        for each in others:
+            disable(each)
+        disable(session)
+        try:
+            for owner, name in (
+                (SparkSession, "sql"),
+                (SparkSession, "newSession"),
+                (DataFrameWriter, "save"),
+            ):
+                assert not hasattr(getattr(owner, name), "__wrapped__")
+            catalog = session._jsparkSession.sessionState().catalog()
+            cache = catalog.getClass().getSuperclass()
+            assert cache is not None
+            assert "pyspark_delta" not in [row[0] for row in session.sql("SHOW CATALOGS").collect()]
+            assert session.newSession().conf.get("spark.pyspark_delta.enabled", None) is None
+        finally:
+            enable(session)
+            for each in others:
+                enable(each)
+        assert session.table("t").count() == 2
+
+
+def _enabled_sessions() -> list[SparkSession]:
+
+    return list(enabled_sessions._ON)
+
+
+def test_threads_enable_and_write_at_once(session: SparkSession, tmp_path: Path) -> None:
+    def work(number: int) -> None:
+        child = enable(session.newSession())
+        child.range(number).write.format("delta").save(str(tmp_path / f"tä ble {number}%"))
+
+    threads = [Thread(target=work, args=(number,)) for number in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in (1, 2, 3):
+        path = str(tmp_path / f"tä ble {number}%")
+        assert session.read.format("delta").load(path).count() == number
+
+
+def test_a_statement_without_delta_costs_next_to_nothing(session: SparkSession) -> None:
+    with own_database(session):
+        session.range(1).write.format("parquet").saveAsTable("p")
+
+        def best(run: Callable[[], DataFrame]) -> float:
+            times = []
+            for _ in range(30):
+                start = time.perf_counter()
+                run()
+                times.append(time.perf_counter() - start)
+            return sorted(times)[3]
+
+        original = SparkSession.sql.__wrapped__  # type: ignore[attr-defined]
+        statement = "SELECT 'delta', id FROM p WHERE id > 3 -- delta"
+        added = best(lambda: session.sql(statement)) - best(lambda: original(session, statement))
+        assert added < 0.002

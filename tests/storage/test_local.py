@@ -259,3 +259,13 @@ def test_a_killed_writer_leaves_whole_files_only(root: Path) -> None:
     assert len(found) >= 50
     for version, info in enumerate(found):
         assert store.read(info.path) == _content(version)
+
+
+def test_hadoops_checksum_of_a_file_goes_when_the_file_is_overwritten(tmp_path: Path) -> None:
+    root = tmp_path / "tä ble 100%"
+    store = LocalStore(str(root))
+    store.overwrite("_delta_log/_last_checkpoint", b"old")
+    beside = root / "_delta_log" / "._last_checkpoint.crc"
+    beside.write_bytes(b"crc of old")
+    store.overwrite("_delta_log/_last_checkpoint", b"new")
+    assert not beside.exists()

@@ -189,6 +189,15 @@ def test_a_refusal_repeats_no_credentials(path: str) -> None:
     assert "planted" not in str(caught.value)
 
 
+def test_a_host_may_have_a_port_where_a_bucket_may_not() -> None:
+    found = resolve_action_path("hdfs://name-node:8020/t/a%20b", "hdfs://name-node:8020/t")
+    assert found == ActionPath("a b", False)
+    with pytest.raises(UnsafePathError):
+        resolve_action_path("hdfs://me:planted@name-node:8020/t/a", "hdfs://name-node:8020/t")
+    with pytest.raises(UnsafePathError):
+        resolve_action_path("s3://bucket:8020/t/a", "s3://bucket/t")
+
+
 def test_redaction_keeps_what_is_not_secret() -> None:
     assert (
         redacted_uri("abfss://c@a.dfs.core.windows.net/t") == "abfss://c@a.dfs.core.windows.net/t"

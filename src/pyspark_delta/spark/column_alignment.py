@@ -6,6 +6,8 @@ refused.  All of it is Catalyst expressions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -17,14 +19,23 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
     map_fields,
+    walk_fields,
 )
 from pyspark_delta.spark.types import from_spark, to_spark_type
 
 
-def aligned(data: DataFrame, schema: StructType) -> DataFrame:
-    """`data` with exactly the columns of `schema`; what it lacks is null."""
+def aligned(
+    data: DataFrame, schema: StructType, filled: Mapping[str, Column] | None = None
+) -> DataFrame:
+    """`data` with exactly the columns of `schema`; what it lacks is as `filled` says, else null.
+
+    The names in `filled` are the schema's.
+    """
     own = from_spark(data.schema)
-    return data.select(*[_top_level(own.get(f.name), f) for f in schema])
+    if _is_ready(own, schema):
+        return data  # a projection that changes nothing still costs an analysis
+    missing = filled or {}
+    return data.select(*[_top_level(own.get(f.name), f, missing.get(f.name)) for f in schema])
 
 
 def column(name: str) -> Column:
@@ -32,16 +43,30 @@ def column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def _top_level(own: StructField | None, wanted: StructField) -> Column:
+def bare_type(data_type: DataType) -> DataType:
+    """A type without what makes no difference to its values: nullability and field metadata."""
+    bare = map_fields(
+        StructType((StructField("", data_type),)), lambda f: StructField(f.name, f.data_type)
+    )
+    assert isinstance(bare, StructType)
+    return as_nullable(bare).fields[0].data_type
+
+
+def _is_ready(own: StructType, wanted: StructType) -> bool:
+    return bare_type(own) == bare_type(wanted) and not any(f.metadata for _, f in walk_fields(own))
+
+
+def _top_level(own: StructField | None, wanted: StructField, filled: Column | None) -> Column:
     if own is None:
-        return _null(wanted.data_type).alias(wanted.name)
+        value = _null(wanted.data_type) if filled is None else filled
+        return value.alias(wanted.name)
     found = _aligned(column(own.name), own.data_type, wanted.data_type)
     # Metadata of the data's columns (comments, ids of another table) is not the table's.
     return found.alias(wanted.name, metadata={})
 
 
 def _aligned(value: Column, own: DataType, wanted: DataType) -> Column:
-    if _shape(own) == _shape(wanted):
+    if bare_type(own) == bare_type(wanted):
         return value
     match own, wanted:
         case StructType(), StructType():
@@ -75,12 +100,3 @@ def _aligned_struct(value: Column, own: StructType, wanted: StructType) -> Colum
 
 def _null(data_type: DataType) -> Column:
     return F.lit(None).cast(to_spark_type(data_type))
-
-
-def _shape(data_type: DataType) -> DataType:
-    """A type without what makes no difference to its values: nullability and field metadata."""
-    bare = map_fields(
-        StructType((StructField("", data_type),)), lambda f: StructField(f.name, f.data_type)
-    )
-    assert isinstance(bare, StructType)
-    return as_nullable(bare).fields[0].data_type

@@ -1,25 +1,91 @@
-"""Dropping deleted rows in the JVM, by a bitmap that comes with each file.
+"""Deletion vectors as plain bits, in the form in which the JVM tests them.
 
-Plain SQL functions: Spark compiles them into the scan's own loop.
+What tests them is in `jvm/table_plan.py`: a bit for each row of a file, which comes with the file.
+
+>>> row_bits(DeletionVector([0, 9])).hex()
+'0102000000000000'
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, functions
+from collections import OrderedDict
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
+from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
+from pyspark_delta.kernel.scan.vectors import VectorReader
+
+# The bits are read in words of 64.
+_WORD = 8
+# How much is kept of what was read last: the next query tends to want it again.
+_KEPT_BYTES = 64 * 1024 * 1024
 
 
-def without_deleted_rows(frame: DataFrame, bitmap: str) -> DataFrame:
-    """The rows of `frame` whose bit in the binary column `bitmap` is not set.
-
-    The position of a row is Spark's own `_metadata.row_index`: that of the row in its file,
-    whatever was split or skipped.
-    """
-    index = functions.col("_metadata.row_index")
-    bits = functions.col(bitmap)
-    byte = functions.expr(
-        f"cast(conv(hex(substring({bitmap}, cast(_metadata.row_index div 8 as int) + 1, 1)),"
-        " 16, 10) as int)"
+def row_bits(vector: DeletionVector) -> bytes:
+    """A bit for each row up to the last one that is gone, lowest bit first, in whole words."""
+    last = vector.max_row
+    if last is None:
+        return b""
+    rows = vector.rows_between(0, last + 1)
+    indices = pa.Array.from_buffers(pa.uint64(), len(rows), [None, pa.py_buffer(rows)])
+    # Arrow marks which of an array's values are there by just these bits.
+    scattered = pc.scatter(
+        pa.repeat(pa.scalar(True), len(rows)), indices.cast(pa.int64()), max_index=last
     )
-    is_set = functions.getbit(byte, (index % 8).cast("int")) == 1
-    in_range = index < functions.length(bits) * 8
-    return frame.where(bits.isNull() | ~(in_range & is_set))
+    marks = scattered.buffers()[0]
+    size = -(-(last + 1) // (8 * _WORD)) * _WORD
+    if marks is None:  # every row is gone
+        bits = ((1 << (last + 1)) - 1).to_bytes(size, "little")
+    else:
+        bits = marks.to_pybytes()[: last // 8 + 1].ljust(size, b"\0")
+    return bits
+
+
+class RowBits:
+    """The bits of a table's vectors, read once as long as they are among those wanted last."""
+
+    def __init__(self, table_uri: str, reader: VectorReader) -> None:
+        self._table_uri = table_uri
+        self._reader = reader
+
+    def of(self, descriptor: DeletionVectorDescriptor) -> bytes:
+        """The bits of one vector."""
+        key = (self._table_uri, descriptor)
+        found = _KEPT.get(key)
+        if found is None:
+            found = row_bits(self._reader.read(descriptor))
+            _KEPT.put(key, found)
+        return found
+
+
+_Key = tuple[str, DeletionVectorDescriptor]
+
+
+class _Kept:
+    """Bits up to a size, those used longest ago going first."""
+
+    def __init__(self) -> None:
+        self._bits: OrderedDict[_Key, bytes] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()
+
+    def get(self, key: _Key) -> bytes | None:
+        with self._lock:
+            found = self._bits.get(key)
+            if found is not None:
+                self._bits.move_to_end(key)
+            return found
+
+    def put(self, key: _Key, bits: bytes) -> None:
+        with self._lock:
+            self._size += len(bits) - len(self._bits.pop(key, b""))
+            self._bits[key] = bits
+            while self._size > _KEPT_BYTES:
+                _, gone = self._bits.popitem(last=False)
+                self._size -= len(gone)
+
+
+_KEPT = _Kept()

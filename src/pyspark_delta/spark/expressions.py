@@ -1,24 +1,21 @@
-"""Catalyst's filters as predicates: one JSON text each, no call per node.
+"""Catalyst's filters as predicates.
 
 What a predicate cannot say becomes `Unknown`, which rules nothing out: Spark applies the filter
-to the rows itself.
-
->>> attribute = '{"class":"x.AttributeReference","num-children":0,"name":"a","dataType":"long"}'
->>> predicate_of('[{"class":"x.IsNull","num-children":1,"child":0},' + attribute + ']').to_sql()
-'a IS NULL'
+to the rows itself.  What it can say in part is that part AND `Unknown`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pyspark_delta.errors.table import SchemaError
 from pyspark_delta.kernel.protocol.schema_json import parse_type
 from pyspark_delta.kernel.protocol.types import (
+    BINARY,
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -28,9 +25,17 @@ from pyspark_delta.kernel.protocol.types import (
     TIMESTAMP_NTZ,
     DataType,
     DecimalType,
+    StructType,
 )
-from pyspark_delta.kernel.scan.literals import INTEGRAL, LiteralValue, cast_text
+from pyspark_delta.kernel.scan.literals import (
+    INTEGRAL,
+    LiteralValue,
+    cast_text,
+    float_value,
+    zone_named,
+)
 from pyspark_delta.kernel.scan.predicates import (
+    FLIPPED,
     Column,
     Comparison,
     Constant,
@@ -45,6 +50,8 @@ from pyspark_delta.kernel.scan.predicates import (
     conjunction,
     disjunction,
 )
+from pyspark_delta.spark.jvm.filters import Filter
+from pyspark_delta.spark.stepped_functions import Stepped, day_of, truncated_to, year_of
 
 _COMPARISONS = {
     "EqualTo": "=",
@@ -54,138 +61,290 @@ _COMPARISONS = {
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
 }
+_INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
+# Doubles hold every whole number of so many bits.
+_DOUBLE_BITS = 53
+# Values that JSON spells by the session's zone, or not at all; Spark is asked for them.
+_ASKED = (TIMESTAMP, BINARY)
+
+
+def predicate_of(tree: Filter, *, time_zone: str = "UTC") -> Predicate:
+    """The predicate that a filter says; `time_zone` is the session's, where days begin."""
+    if tree.nodes is None:
+        return Unknown("an expression")
+    try:
+        zone: tzinfo | None = zone_named(time_zone)
+    except ValueError:
+        zone = None
+    try:
+        root, _ = _node(tree.nodes, 0)
+    except (KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        return Unknown("an expression")
+    return _Reader(tree, zone).predicate(root)
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A node of an expression's tree."""
+    """A node of an expression's tree, and where it stands in the list of all."""
 
     kind: str
-    fields: dict[str, Any]
+    fields: Mapping[str, Any]
     children: tuple[_Node, ...]
+    position: int
 
 
 class _NotSaidError(Exception):
     """A part of the expression that predicates have no words for."""
 
 
-def predicate_of(text: str, *, in_utc: bool = True) -> Predicate:
-    """The predicate that an expression's `toJSON` says, `Unknown` where there is none.
-
-    `in_utc` says that the session's zone is UTC.  Elsewhere a timestamp's text can mean two times,
-    in the hour that autumn has twice, and is not taken for either.
-    """
-    try:
-        nodes = json.loads(text)
-        tree, rest = _tree(nodes, 0)
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
-        return Unknown("an expression")
-    if rest != len(nodes) or (not in_utc and '"timestamp"' in text):
-        return Unknown("an expression")
-    return _predicate(tree)
-
-
-def _tree(nodes: Sequence[dict[str, Any]], at: int) -> tuple[_Node, int]:
+def _node(nodes: Sequence[Mapping[str, Any]], at: int) -> tuple[_Node, int]:
     """The tree whose root stands at `at`: a node, then its children, each with its own."""
     fields = nodes[at]
     children = []
     after = at + 1
     for _ in range(fields["num-children"]):
-        child, after = _tree(nodes, after)
+        child, after = _node(nodes, after)
         children.append(child)
-    return _Node(fields["class"].rpartition(".")[2], fields, tuple(children)), after
+    return _Node(fields["class"].rpartition(".")[2], fields, tuple(children), at), after
 
 
-def _predicate(node: _Node) -> Predicate:
-    try:
-        return _RULES[node.kind](node) if node.kind in _RULES else _bare(node)
-    except _NotSaidError:
-        return Unknown(node.kind)
+class _Reader:
+    """Reads one filter."""
 
+    def __init__(self, tree: Filter, zone: tzinfo | None) -> None:
+        self._tree = tree
+        self._zone = zone
 
-def _comparison(node: _Node) -> Predicate:
-    left, right = node.children
-    return Comparison(_COMPARISONS[node.kind], _operand(left), _operand(right))
+    def predicate(self, node: _Node) -> Predicate:
+        rule = _RULES.get(node.kind, _Reader._bare)
+        try:
+            return rule(self, node)
+        except (_NotSaidError, ValueError, OverflowError, KeyError, TypeError, IndexError):
+            return Unknown(node.kind)
 
+    def _and(self, node: _Node) -> Predicate:
+        return conjunction(map(self.predicate, node.children))
 
-def _in(node: _Node) -> Predicate:
-    column, *values = node.children
-    literals = [_operand(value) for value in values]
-    if not all(isinstance(value, Literal) for value in literals):
+    def _or(self, node: _Node) -> Predicate:
+        return disjunction(map(self.predicate, node.children))
+
+    def _not(self, node: _Node) -> Predicate:
+        return Not(self.predicate(node.children[0]))
+
+    def _is_null(self, node: _Node) -> Predicate:
+        return IsNull(self._same_null(node.children[0]))
+
+    def _is_not_null(self, node: _Node) -> Predicate:
+        return Not(IsNull(self._same_null(node.children[0])))
+
+    def _comparison(self, node: _Node) -> Predicate:
+        op = _COMPARISONS[node.kind]
+        left, right = node.children
+        if left.kind == "Literal" and right.kind != "Literal":
+            op, left, right = FLIPPED[op], right, left
+        if right.kind == "Literal" and not _is_column(left):
+            return self._function_compared(op, left, self._literal(right))
+        return Comparison(op, self._operand(left), self._operand(right))
+
+    def _function_compared(self, op: str, function: _Node, value: Literal) -> Predicate:
+        """A comparison of what a function makes of a column."""
+        if function.kind == "Substring":
+            return self._beginning_compared(op, function, value)
+        if value.value is None or not isinstance(value.value, int):
+            raise _NotSaidError
+        stepped = self._stepped(function)
+        # Spark says it once more for the rows: clocks that go back make days overlap.
+        return conjunction([stepped.compared(op, value.value), Unknown(function.kind)])
+
+    def _beginning_compared(self, op: str, function: _Node, value: Literal) -> Predicate:
+        column, start, _ = function.children
+        first = self._literal(start).value
+        if op not in ("=", "<=>") or first not in (0, 1) or not isinstance(value.value, str):
+            raise _NotSaidError
+        begins = StartsWith(self._column(column)[0], value.value)
+        return conjunction([begins, Unknown(function.kind)])
+
+    def _stepped(self, node: _Node) -> Stepped:
+        """A function that never goes down where its column goes up, step by step."""
+        if node.kind == "Cast":
+            child, wanted = node.children[0], parse_type(node.fields["dataType"])
+            column, kind = self._column(child)
+            if wanted == DATE and kind in (TIMESTAMP, TIMESTAMP_NTZ):
+                return day_of(column, kind, self._zone_of(node, kind))
+            raise _NotSaidError
+        if node.kind == "Year":
+            return year_of(self._day(node.children[0]))
+        if node.kind == "TruncTimestamp":
+            unit, child = node.children
+            column, kind = self._column(child)
+            if kind != TIMESTAMP:
+                raise _NotSaidError
+            return truncated_to(self._text(unit), day_of(column, kind, self._zone_of(node, kind)))
+        if node.kind == "TruncDate":
+            child, unit = node.children
+            return truncated_to(self._text(unit), self._day(child), to_day=True)
         raise _NotSaidError
-    return In(_column(column), tuple(v for v in literals if isinstance(v, Literal)))
 
+    def _day(self, node: _Node) -> Stepped:
+        if node.kind == "Cast":
+            return self._stepped(node)
+        column, kind = self._column(node)
+        if kind != DATE:
+            raise _NotSaidError
+        return day_of(column, DATE, None)
 
-def _starts_with(node: _Node) -> Predicate:
-    column, prefix = node.children[0], _operand(node.children[1])
-    if not isinstance(prefix, Literal) or not isinstance(prefix.value, str):
+    def _in(self, node: _Node) -> Predicate:
+        column, *values = node.children
+        literals = [self._literal(value) for value in values]
+        return In(self._column(column)[0], tuple(literals))
+
+    def _in_set(self, node: _Node) -> Predicate:
+        column, kind = self._column(node.children[0])
+        texts, has_null = self._tree.set_values(node.position)
+        values = [Literal(_from_java(text, kind), kind) for text in texts]
+        return In(column, (*values, *([Literal(None, kind)] if has_null else [])))
+
+    def _starts_with(self, node: _Node) -> Predicate:
+        return StartsWith(self._column(node.children[0])[0], self._text(node.children[1]))
+
+    def _bare(self, node: _Node) -> Predicate:
+        """A boolean literal or column by itself."""
+        operand = self._operand(node)
+        if isinstance(operand, Literal):
+            if operand.value is None or isinstance(operand.value, bool):
+                return Constant(operand.value)
+            raise _NotSaidError
+        return Comparison("=", operand, Literal(True, BOOLEAN))
+
+    def _operand(self, node: _Node) -> Operand:
+        return self._literal(node) if node.kind == "Literal" else self._column(node)[0]
+
+    def _text(self, node: _Node) -> str:
+        value = self._literal(node).value
+        if not isinstance(value, str):
+            raise _NotSaidError
+        return value
+
+    def _same_null(self, node: _Node) -> Column:
+        """The column that is null just where an expression is."""
+        while node.kind in _KEEP_NULLS:
+            node = node.children[_KEEP_NULLS[node.kind]]
+        return self._column(node)[0]
+
+    def _column(self, node: _Node) -> tuple[Column, DataType]:
+        """A column that has an expression's value, and the type the expression has."""
+        path, kind = self._path(node)
+        return Column(path), kind
+
+    def _path(self, node: _Node) -> tuple[tuple[str, ...], DataType]:
+        if node.kind == "AttributeReference":
+            return (node.fields["name"],), _type(node.fields["dataType"])
+        if node.kind == "GetStructField":
+            # By place: a struct that is cast to one with other names has the columns of the first.
+            parent, struct = self._path(node.children[0])
+            if not isinstance(struct, StructType):
+                raise _NotSaidError
+            f = struct.fields[node.fields["ordinal"]]
+            return (*parent, f.name), f.data_type
+        if node.kind == "Cast":
+            path, kind = self._path(node.children[0])
+            wanted = _type(node.fields["dataType"])
+            if isinstance(kind, StructType) and isinstance(wanted, StructType):
+                return path, kind
+            if _keeps_value(kind, wanted):
+                return path, wanted
         raise _NotSaidError
-    return StartsWith(_column(column), prefix.value)
+
+    def _literal(self, node: _Node) -> Literal:
+        if node.kind != "Literal":
+            raise _NotSaidError
+        data_type = _type(node.fields["dataType"])
+        text = node.fields.get("value")
+        if text is None:
+            return Literal(None, data_type)
+        if data_type in _ASKED:
+            value = self._tree.literal_value(node.position)
+            return Literal(bytes(value) if data_type == BINARY else int(value), data_type)
+        if data_type == DATE:
+            return Literal(cast_text(text, DATE), DATE)
+        return Literal(_from_java(text, data_type), data_type)
+
+    def _zone_of(self, node: _Node, kind: DataType) -> tzinfo | None:
+        if kind == TIMESTAMP_NTZ:
+            return None
+        name = node.fields.get("timeZoneId")
+        zone = zone_named(name) if isinstance(name, str) else self._zone
+        if zone is None:
+            raise _NotSaidError
+        return zone
 
 
-def _bare(node: _Node) -> Predicate:
-    """A boolean literal or column by itself."""
-    operand = _operand(node)
-    if isinstance(operand, Literal):
-        if operand.value is None or isinstance(operand.value, bool):
-            return Constant(operand.value)
-        raise _NotSaidError
-    return Comparison("=", operand, Literal(True, BOOLEAN))
-
-
-_RULES: dict[str, Callable[[_Node], Predicate]] = {
-    **dict.fromkeys(_COMPARISONS, _comparison),
-    "And": lambda node: conjunction(map(_predicate, node.children)),
-    "Or": lambda node: disjunction(map(_predicate, node.children)),
-    "Not": lambda node: Not(_predicate(node.children[0])),
-    "IsNull": lambda node: IsNull(_column(node.children[0])),
-    "IsNotNull": lambda node: Not(IsNull(_column(node.children[0]))),
-    "In": _in,
-    "StartsWith": _starts_with,
+_RULES: dict[str, Callable[[_Reader, _Node], Predicate]] = {
+    **dict.fromkeys(_COMPARISONS, _Reader._comparison),
+    "And": _Reader._and,
+    "Or": _Reader._or,
+    "Not": _Reader._not,
+    "IsNull": _Reader._is_null,
+    "IsNotNull": _Reader._is_not_null,
+    "In": _Reader._in,
+    "InSet": _Reader._in_set,
+    "StartsWith": _Reader._starts_with,
 }
+# Functions that are null just where one argument is, and that argument's place.
+_KEEP_NULLS = {"Year": 0, "Month": 0, "DayOfMonth": 0, "Upper": 0, "Lower": 0, "Length": 0}
 
 
-def _operand(node: _Node) -> Operand:
-    if node.kind == "Literal":
-        return _literal(node.fields)
-    return _column(node)
-
-
-def _column(node: _Node) -> Column:
+def _is_column(node: _Node) -> bool:
     if node.kind == "AttributeReference":
-        return Column((node.fields["name"],))
-    if node.kind == "GetStructField" and node.fields.get("name"):
-        return Column((*_column(node.children[0]).path, node.fields["name"]))
-    raise _NotSaidError
+        return True
+    if node.kind == "GetStructField":
+        return _is_column(node.children[0])
+    if node.kind != "Cast" or not _is_column(node.children[0]):
+        return False
+    return bool(node.fields["dataType"] != "date")
 
 
-def _literal(fields: dict[str, Any]) -> Literal:
+def _keeps_value(kind: DataType, wanted: DataType) -> bool:
+    """Whether a cast changes no value, so that a comparison can do without it."""
+    if kind == wanted:
+        return True
+    if kind in INTEGRAL:
+        bits = INTEGRAL[kind]
+        if wanted in INTEGRAL:
+            return bool(INTEGRAL[wanted] >= bits)
+        if wanted == DOUBLE:
+            return bits < _DOUBLE_BITS
+        if isinstance(wanted, DecimalType):
+            return wanted.precision - wanted.scale >= _INTEGER_DIGITS[str(kind)]
+    if kind == FLOAT:
+        return wanted == DOUBLE
+    if isinstance(kind, DecimalType) and isinstance(wanted, DecimalType):
+        whole, wanted_whole = kind.precision - kind.scale, wanted.precision - wanted.scale
+        return wanted.scale >= kind.scale and wanted_whole >= whole
+    return kind == DATE and wanted in (TIMESTAMP, TIMESTAMP_NTZ)
+
+
+def _type(spelled: Any) -> DataType:
     try:
-        data_type = parse_type(fields["dataType"])
+        return parse_type(spelled)
     except SchemaError:
         raise _NotSaidError from None
-    text = fields.get("value")
-    if text is None:
-        return Literal(None, data_type)
-    if not isinstance(text, str):
-        raise _NotSaidError
-    return Literal(_value(text, data_type), data_type)
 
 
-def _value(text: str, data_type: DataType) -> LiteralValue:
-    try:
-        if data_type in INTEGRAL:
-            return int(text)
-        if isinstance(data_type, DecimalType):
+def _from_java(text: str, data_type: DataType) -> LiteralValue:
+    """A value as Java prints what Catalyst keeps of it."""
+    if data_type in INTEGRAL or data_type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
+        return int(text)
+    if isinstance(data_type, DecimalType):
+        try:
             return Decimal(text)
-        if data_type in (FLOAT, DOUBLE):
-            return float(text)
-        if data_type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
-            return cast_text(text, data_type)
-    except (ValueError, InvalidOperation):
-        raise _NotSaidError from None
+        except InvalidOperation:
+            raise _NotSaidError from None
+    if data_type in (FLOAT, DOUBLE):
+        # Java prints the shortest digits that mean a float, which mean another double.
+        return float_value(float(text), data_type)
     if data_type == STRING:
         return text
     if data_type == BOOLEAN:
         return text == "true"
-    raise _NotSaidError  # bytes, say: in no form that is sure to come back
+    raise _NotSaidError

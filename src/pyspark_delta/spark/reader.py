@@ -1,165 +1,179 @@
 """A version of a table as a DataFrame: the files that the log names, read by Spark's own scan.
 
-What the log knows of a file and the file does not (partition values, its deletion vector) comes
-with it as partition columns; a filter in the JVM then drops deleted rows by their position.
+What the log knows of a file and the file does not (partition values, its deletion vector, its row
+ids) comes with it as partition columns; a filter in the JVM then drops deleted rows by their
+position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from urllib.parse import unquote
+import json
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import (
     ColumnMappingMode,
-    logical_path,
+    column_id,
     physical_name,
     physical_schema,
 )
-from pyspark_delta.kernel.protocol.types import BINARY, StructField, StructType
-from pyspark_delta.kernel.scan.evaluation import evaluate
-from pyspark_delta.kernel.scan.locations import Locations
-from pyspark_delta.kernel.scan.plan import ScanPlan, mapping_mode, plan_scan
-from pyspark_delta.kernel.scan.predicates import (
-    TRUE,
-    Predicate,
-    conjunction,
-    has_unknown,
-    rename_columns,
+from pyspark_delta.kernel.protocol.row_tracking import materialized_columns
+from pyspark_delta.kernel.protocol.types import (
+    LONG,
+    VOID,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    map_fields,
 )
-from pyspark_delta.kernel.scan.vectors import VectorReader, descriptor_of
-from pyspark_delta.spark.deleted_rows import without_deleted_rows
-from pyspark_delta.spark.expressions import predicate_of
-from pyspark_delta.spark.jvm.file_index import FileGroup, ScanSource, scan
+from pyspark_delta.kernel.scan.plan import mapping_mode
+from pyspark_delta.spark.jvm.file_index import scan_plan
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.types import to_spark
+from pyspark_delta.spark.jvm.table_plan import (
+    METADATA,
+    TableColumn,
+    data_frame,
+    quoted_name,
+    with_columns,
+    with_hidden_struct,
+    without_deleted_rows,
+)
+from pyspark_delta.spark.snapshot_source import BASE_ROW_ID, ROW_VERSION, VECTOR, SnapshotSource
 
-_VECTOR = "__delta_deletion_vector"
+TIME_ZONE = "spark.sql.session.timeZone"
+
+_FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
+_PARQUET_ID = "parquet.field.id"
+# Field metadata that is between the table and its writers, and not for those who read.
+_INTERNAL_PREFIXES = ("delta.columnMapping.", "delta.identity.")
+_INTERNAL = frozenset(
+    {"delta.generationExpression", "delta.typeChanges", "CURRENT_DEFAULT", "EXISTS_DEFAULT"}
+)
+_FILE_FIELDS = (
+    *("file_path", "file_name", "file_size", "file_block_start", "file_block_length"),
+    *("file_modification_time", "row_index"),
+)
 
 
-def read_snapshot(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
-    """The rows of a version; the files to open are chosen when a query over it is planned."""
+def read_snapshot(
+    spark: SparkSession, snapshot: Snapshot, *, is_time_travel: bool = False
+) -> DataFrame:
+    """The rows of a version; the files to open are chosen when a query over it is planned.
+
+    `is_time_travel` says that this version was meant, and not the newest.
+    """
+    jvm = JvmSession(spark)
+    zone = spark.conf.get(TIME_ZONE) or "UTC"
+    return read_source(jvm, SnapshotSource(snapshot, zone, is_time_travel=is_time_travel))
+
+
+def read_source(jvm: JvmSession, source: SnapshotSource) -> DataFrame:
+    """The rows of a source's files."""
+    return data_frame(jvm, source_plan(jvm, source))
+
+
+def source_plan(jvm: JvmSession, source: SnapshotSource) -> Any:
+    """The logical plan of `read_source`."""
+    snapshot = source.snapshot
     metadata = snapshot.metadata
     mode = mapping_mode(metadata)
-    source = SnapshotSource(snapshot, spark.conf.get("spark.sql.session.timeZone") or "UTC")
-    jvm = JvmSession(spark)
-    frame = scan(jvm, source, physical_schema(metadata.data_schema, mode), {})
+    shown = shown_schema(metadata)
+    files_schema = physical_schema(without_void(metadata.schema), mode)
+    if mode is ColumnMappingMode.ID:
+        # Spark finds columns by their ids only where a session says so.
+        jvm.spark.conf.set(_FIELD_IDS, "true")
+        files_schema = _with_parquet_ids(files_schema)
+    files_schema = _cleaned(files_schema)
+    if source.tracks_rows:
+        names = materialized_columns(metadata, snapshot.store.root_uri)
+        files_schema = files_schema.add(*(StructField(name, LONG) for name in names))
+    plan = scan_plan(jvm, source, files_schema)
     if source.has_vectors:
-        frame = without_deleted_rows(frame, _VECTOR)
-    return frame.select(_columns(frame, metadata.schema, mode))
+        plan = without_deleted_rows(jvm, plan, VECTOR)
+    columns = _columns(metadata.schema, shown, mode)
+    if source.tracks_rows:
+        return with_hidden_struct(jvm, plan, columns, _row_tracking_fields(metadata, snapshot))
+    if source.has_vectors or mode is not ColumnMappingMode.NONE:
+        return with_columns(jvm, plan, columns)
+    return plan
 
 
-class SnapshotSource(ScanSource):
-    """The files of one version."""
+def shown_schema(metadata: Metadata) -> StructType:
+    """The schema that readers see: no void columns, nothing that is for writers."""
+    return _cleaned(without_void(metadata.schema))
 
-    def __init__(self, snapshot: Snapshot, time_zone: str) -> None:
-        self._snapshot = snapshot
-        self._mode = mapping_mode(snapshot.metadata)
-        self._in_utc = time_zone in ("UTC", "Etc/UTC", "Z", "GMT")
-        self._time_zone = time_zone if self._in_utc else "UTC"
-        vectors = snapshot.files_with(["deletionVector"]).column("deletionVector")
-        self.has_vectors = vectors.null_count < len(vectors)
-        self._reader = VectorReader(Locations(snapshot.store))
 
-    @property
-    def root(self) -> str:
-        return _decoded(self._snapshot.store.root_uri)
-
-    @property
-    def partition_schema(self) -> StructType:
-        own = physical_schema(self._snapshot.metadata.partition_schema, self._mode)
-        return own.add(StructField(_VECTOR, BINARY)) if self.has_vectors else own
-
-    @property
-    def size_in_bytes(self) -> int:
-        return self._snapshot.size_in_bytes
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        snapshot = self._snapshot
-        return (snapshot.store.root_uri, snapshot.metadata.id, f"version {snapshot.version}")
-
-    def groups(
-        self, partition_filters: Sequence[str], data_filters: Sequence[str]
-    ) -> tuple[list[FileGroup], list[int]]:
-        partition_parts = [self._predicate(text) for text in partition_filters]
-        left = [i for i, predicate in enumerate(partition_parts) if has_unknown(predicate)]
-        exact = conjunction(p for p in partition_parts if not has_unknown(p))
-        everything = [*partition_parts, *(self._predicate(text) for text in data_filters)]
-        plan = plan_scan(self._snapshot, filter=conjunction(everything), time_zone=self._time_zone)
-        files = plan.files
-        if exact != TRUE:
-            files = files.filter(_is_true(exact, plan))
-        return self._grouped(files), left
-
-    def _predicate(self, text: str) -> Predicate:
-        predicate = predicate_of(text, in_utc=self._in_utc)
-        schema = self._snapshot.metadata.schema
-        if self._mode is ColumnMappingMode.NONE:
-            return predicate
-        return rename_columns(predicate, lambda path: logical_path(schema, path, self._mode))
-
-    def _grouped(self, files: pa.Table) -> list[FileGroup]:
-        """Files by their partition values; one with a vector is a group of its own."""
-        names = [physical_name(f, self._mode) for f in self._snapshot.metadata.partition_schema]
-        root = self._snapshot.store.root_uri
-        found: dict[tuple[object, ...], list[tuple[str, int, int]]] = {}
-        columns = ("location", "isAbsolute", "size", "modificationTime")
-        rows = zip(
-            *(files.column(name).to_pylist() for name in columns),
-            _lookups(files, names),
-            files.column("deletionVector").to_pylist(),
-            strict=True,
+def without_void(schema: StructType) -> StructType:
+    """A schema without void fields, which no file has; inside of lists and maps they stay."""
+    kept = (f for f in schema if f.data_type != VOID)
+    return StructType(
+        tuple(
+            f.with_type(without_void(f.data_type)) if isinstance(f.data_type, StructType) else f
+            for f in kept
         )
-        for location, is_absolute, size, modified, values, vector in rows:
-            key: tuple[object, ...] = values
-            if self.has_vectors:
-                key = (*values, self._bits(vector))
-            uri = location if is_absolute else f"{root}/{location}"
-            shown = _decoded(uri) if is_absolute else f"{_decoded(root)}/{location}"
-            found.setdefault(key, []).append((shown, size, modified))
-        return [FileGroup(key, tuple(group)) for key, group in found.items()]  # type: ignore[arg-type]
-
-    def _bits(self, vector: dict[str, object] | None) -> bytes | None:
-        """A vector as one bit per row, the first row in the lowest bit of the first byte."""
-        descriptor = descriptor_of(vector)
-        if descriptor is None:
-            return None
-        deleted = self._reader.read(descriptor)
-        last = deleted.max_row
-        bits = bytearray(0 if last is None else last // 8 + 1)
-        for row in deleted.rows_between(0, len(bits) * 8):
-            bits[row >> 3] |= 1 << (row & 7)
-        return bytes(bits)
+    )
 
 
-def _is_true(predicate: Predicate, plan: ScanPlan) -> pa.Array:
-    partitions = plan.partitions
-    passed = evaluate(predicate, partitions, plan.metadata.schema, time_zone=plan.time_zone)
-    return pc.fill_null(passed, False)
+def _cleaned(schema: StructType) -> StructType:
+    cleaned = map_fields(
+        schema,
+        lambda f: f.with_metadata_items(
+            {
+                key: None
+                for key in f.metadata
+                if key in _INTERNAL or key.startswith(_INTERNAL_PREFIXES)
+            }
+        ),
+    )
+    assert isinstance(cleaned, StructType)
+    return cleaned
 
 
-def _lookups(files: pa.Table, names: Sequence[str]) -> list[tuple[str | None, ...]]:
-    """The partition values of each file, in the order of `names`; an empty text is a null."""
-    maps = files.column("partitionValues").to_pylist()
-    return [tuple(dict(values).get(name) or None for name in names) for values in maps]
+def _with_parquet_ids(schema: StructType) -> StructType:
+    changed = map_fields(schema, lambda f: f.with_metadata_items({_PARQUET_ID: column_id(f)}))
+    assert isinstance(changed, StructType)
+    return changed
 
 
-def _columns(frame: DataFrame, schema: StructType, mode: ColumnMappingMode) -> list[Column]:
-    """The table's columns in their order and under their names, nested ones too."""
-    columns: list[Column] = []
-    for f, spark_field in zip(schema, to_spark(schema), strict=True):
-        column = functions.col(f"`{physical_name(f, mode).replace('`', '``')}`")
-        if mode is not ColumnMappingMode.NONE:
-            column = column.cast(spark_field.dataType)
-        columns.append(column.alias(f.name))
-    return columns
+def _columns(
+    schema: StructType, shown: StructType, mode: ColumnMappingMode
+) -> tuple[TableColumn, ...]:
+    found = []
+    for f in shown:
+        is_renamed_inside = mode is not ColumnMappingMode.NONE and _has_fields(f.data_type)
+        found.append(
+            TableColumn(
+                name=f.name,
+                scanned=physical_name(schema[f.name], mode),
+                cast_to=f.data_type if is_renamed_inside else None,
+                metadata=json.dumps(dict(f.metadata)),
+            )
+        )
+    return tuple(found)
 
 
-def _decoded(uri: str) -> str:
-    """A URI as Hadoop's Path takes it: not escaped."""
-    return unquote(uri).replace("file:///", "file:/", 1)
+def _has_fields(data_type: DataType) -> bool:
+    """Whether a value of the type holds structs, whose fields have names."""
+    match data_type:
+        case ArrayType(element_type=element):
+            return _has_fields(element)
+        case MapType(key_type=key, value_type=value):
+            return _has_fields(key) or _has_fields(value)
+    return isinstance(data_type, StructType)
+
+
+def _row_tracking_fields(metadata: Metadata, snapshot: Snapshot) -> list[tuple[str, str]]:
+    """The fields of `_metadata`: Spark's, and those that PROTOCOL.md, "Row Tracking", gives."""
+    row_id, row_version = map(quoted_name, materialized_columns(metadata, snapshot.store.root_uri))
+    return [
+        *((name, f"{METADATA}.{name}") for name in _FILE_FIELDS),
+        ("base_row_id", BASE_ROW_ID),
+        ("default_row_commit_version", ROW_VERSION),
+        ("row_id", f"coalesce({row_id}, {BASE_ROW_ID} + {METADATA}.row_index)"),
+        ("row_commit_version", f"coalesce({row_version}, {ROW_VERSION})"),
+    ]

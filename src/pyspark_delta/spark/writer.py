@@ -1,4 +1,4 @@
-"""DataFrame to staged files to `AddFile` actions: what a commit then makes part of the table.
+"""DataFrame to staged files to actions: what a commit then makes part of the table.
 
 The data must have the table's columns already, in the table's order; which rows may be written is
 decided before.  Files that no commit names stay invisible.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
 from pyspark_delta.errors.table import PartitionValueError
-from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
+from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import (
     ColumnMappingMode,
     column_id,
@@ -19,7 +19,9 @@ from pyspark_delta.kernel.protocol.column_mapping import (
     physical_schema,
 )
 from pyspark_delta.kernel.protocol.features import supported_features
+from pyspark_delta.kernel.protocol.identity_columns import identity_columns
 from pyspark_delta.kernel.protocol.partition_values import (
+    HIVE_DEFAULT_PARTITION,
     format_partition_value,
     parse_partition_value,
 )
@@ -35,6 +37,7 @@ from pyspark_delta.kernel.protocol.stats import DEFAULT_PREFIX_LENGTH, format_st
 from pyspark_delta.kernel.protocol.stats_columns import StatsColumn, stats_columns
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
+    STRING,
     DataType,
     StructField,
     StructType,
@@ -43,14 +46,18 @@ from pyspark_delta.kernel.protocol.types import (
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.storage.uris import encode_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.column_alignment import aligned, column
+from pyspark_delta.spark.column_alignment import aligned
 from pyspark_delta.spark.file_stats import FooterStats, footer_stats
 from pyspark_delta.spark.jvm.file_writer import WrittenFile, write_files
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.projection import Projected, project
 from pyspark_delta.spark.table_access import hadoop_location
-from pyspark_delta.spark.types import to_spark_type
+
+CHANGE_DIRECTORY = "_change_data"
+"""Where files of changed rows go, below the table's root."""
 
 _PARQUET_ID = "parquet.field.id"
+_NOTHING = StructType()
 
 
 def stage(
@@ -60,40 +67,17 @@ def stage(
     metadata: Metadata,
     protocol: Protocol,
     *,
+    hidden: StructType = _NOTHING,
     options: Mapping[str, str] | None = None,
     data_change: bool = True,
 ) -> list[AddFile]:
     """Write `data` into files of the table and give the actions that would add them.
 
-    `data` has the columns of `metadata.schema`, by name; `options` are Spark's Parquet options.
-    Files without a row are left out.
+    `data` has the columns of `metadata.schema`, by name, and those of `hidden`, which go into the
+    files as they are; `options` are Spark's Parquet options.  Files without a row are left out.
     """
-    check_writable(metadata.schema)
-    mode = mapping_mode(metadata)
-    stored = without_void(metadata.schema)
-    if stored != metadata.schema:
-        data = aligned(data, stored)
-    partitions = [physical_name(f, mode) for f in metadata.partition_schema]
-    keeps = property_value(metadata.configuration, WRITE_PARTITION_COLUMNS) is not False
-    written = physical_schema(stored, mode)
-    selected = [_physical(f, mode) for f in stored]
-    if keeps:
-        # Of two columns with one name the last makes the directories; metadata keeps the
-        # optimizer from taking it for the first.
-        selected += [
-            column(f.name).alias(physical_name(f, mode), metadata={"delta.partition": True})
-            for f in metadata.partition_schema
-        ]
-    else:
-        written = StructType(tuple(f for f in written if f.name not in partitions))
-    # A projection that changes nothing still costs an analysis, which small appends feel.
-    is_ready = mode is ColumnMappingMode.NONE and len(selected) == len(stored)
-    if not (is_ready and data.columns == list(stored.names)):
-        data = data.select(*selected)
-    files = write_files(jvm, data, hadoop_location(log.store.root_uri), partitions, options)
-    columns = _stats_columns(metadata, mode)
-    footers = footer_stats(log.store, [file.path for file in files], columns, written)
-    types = {physical_name(f, mode): f.data_type for f in metadata.partition_schema}
+    files, footers = _written(jvm, log, data, metadata, hidden, "", options)
+    types = _partition_types(metadata)
     has_vectors = "deletionVectors" in supported_features(protocol)
     prefix = property_value(metadata.configuration, STRING_PREFIX_LENGTH)
     return [
@@ -110,6 +94,71 @@ def stage(
     ]
 
 
+def stage_changes(
+    jvm: JvmSession,
+    log: DeltaLog,
+    data: DataFrame,
+    metadata: Metadata,
+    change_columns: StructType,
+    *,
+    options: Mapping[str, str] | None = None,
+) -> list[AddCDCFile]:
+    """Write rows that changed, whose `change_columns` say how, for the change data feed."""
+    files, footers = _written(
+        jvm, log, data, metadata, change_columns, f"{CHANGE_DIRECTORY}/", options
+    )
+    types = _partition_types(metadata)
+    return [
+        AddCDCFile(
+            path=encode_path(file.path),
+            partition_values=_partition_values(file, types),
+            size=file.size,
+        )
+        for file, footer in zip(files, footers, strict=True)
+        if footer.num_records
+    ]
+
+
+def _written(
+    jvm: JvmSession,
+    log: DeltaLog,
+    data: DataFrame,
+    metadata: Metadata,
+    extra: StructType,
+    directory: str,
+    options: Mapping[str, str] | None,
+) -> tuple[list[WrittenFile], list[FooterStats]]:
+    check_writable(metadata.schema)
+    mode = mapping_mode(metadata)
+    stored = without_void(metadata.schema)
+    if stored != metadata.schema:
+        data = aligned(data, StructType((*stored, *extra)))
+    partitions = [physical_name(f, mode) for f in metadata.partition_schema]
+    keeps = property_value(metadata.configuration, WRITE_PARTITION_COLUMNS) is not False
+    written = physical_schema(stored, mode)
+    if not keeps:
+        written = StructType(tuple(f for f in written if f.name not in partitions))
+    # A projection that changes nothing still costs an analysis, which small appends feel.
+    if mode is not ColumnMappingMode.NONE or partitions:
+        kept = stored if keeps else StructType(tuple(metadata.data_schema))
+        selected = [_physical(f, mode) for f in kept if f.name in stored]
+        selected += [Projected(expression=_quoted(f.name), name=f.name) for f in extra]
+        selected += [_directory(f, mode) for f in metadata.partition_schema]
+        data = project(jvm, data, selected)
+    root = hadoop_location(log.store.root_uri)
+    place = f"{root}/{directory.rstrip('/')}" if directory else root
+    files = write_files(jvm, data, place, partitions, options)
+    if directory:
+        files = [file.below(directory) for file in files]
+    footers = footer_stats(
+        log.store,
+        [file.path for file in files],
+        _stats_columns(metadata, mode),
+        StructType((*written, *extra)),
+    )
+    return files, footers
+
+
 def _stats(footer: FooterStats, has_vectors: bool, prefix: int | None) -> str:
     return format_stats(
         footer.num_records,
@@ -121,13 +170,25 @@ def _stats(footer: FooterStats, has_vectors: bool, prefix: int | None) -> str:
 
 def _stats_columns(metadata: Metadata, mode: ColumnMappingMode) -> tuple[StatsColumn, ...]:
     configuration = metadata.configuration
-    return stats_columns(
-        metadata.schema,
-        metadata.partition_columns,
+    schema, partitions = metadata.schema, metadata.partition_columns
+    asked = stats_columns(
+        schema,
+        partitions,
         mode=mode,
         num_indexed=property_value(configuration, NUM_INDEXED_COLUMNS),
         listed=configuration.get(STATS_COLUMNS.key),
     )
+    # How far the numbers of an identity column have gone is read from the files.
+    numbered = {(f.name,) for f in identity_columns(schema)} - {found.path for found in asked}
+    if not numbered:
+        return asked
+    every = stats_columns(schema, partitions, mode=mode, num_indexed=-1)
+    return (*asked, *(found for found in every if found.path in numbered))
+
+
+def _partition_types(metadata: Metadata) -> dict[str, DataType]:
+    mode = mapping_mode(metadata)
+    return {physical_name(f, mode): f.data_type for f in metadata.partition_schema}
 
 
 def _partition_values(file: WrittenFile, types: Mapping[str, DataType]) -> dict[str, str | None]:
@@ -140,21 +201,47 @@ def _partition_values(file: WrittenFile, types: Mapping[str, DataType]) -> dict[
             raise PartitionValueError(
                 "DELTA_INVALID_PARTITION_VALUE", value=text, dataType="text", column=name
             )
+        if data_type == STRING and text is not None and text.startswith(HIVE_DEFAULT_PARTITION):
+            text = text[:-1]
         value = parse_partition_value(text, data_type, column=name)
         values[name] = format_partition_value(value, data_type, column=name)
     return values
 
 
-def _physical(f: StructField, mode: ColumnMappingMode) -> Column:
+def _physical(f: StructField, mode: ColumnMappingMode) -> Projected:
     """A column under the name, and with the id, that it has in files."""
-    found = column(f.name)
     if mode is ColumnMappingMode.NONE:
-        return found
+        return Projected(expression=_quoted(f.name), name=f.name)
     renamed = map_fields(f.data_type, lambda inner: _with_parquet_id(inner, mode))
-    if renamed != f.data_type:
-        found = found.cast(to_spark_type(renamed))  # struct to struct goes by position
-    return found.alias(physical_name(f, mode), metadata={_PARQUET_ID: column_id(f)})
+    return Projected(
+        expression=_quoted(f.name),
+        name=physical_name(f, mode),
+        data_type=renamed if renamed != f.data_type else None,  # struct to struct is by position
+        metadata={_PARQUET_ID: column_id(f)},
+    )
 
 
 def _with_parquet_id(f: StructField, mode: ColumnMappingMode) -> StructField:
     return StructField(physical_name(f, mode), f.data_type, f.nullable, {_PARQUET_ID: column_id(f)})
+
+
+def _directory(f: StructField, mode: ColumnMappingMode) -> Projected:
+    """A partition column as the directories have it.
+
+    Of two columns with one name the last makes the directories; metadata keeps the optimizer
+    from taking it for the first.  Text that looks like the name of null gets one letter more.
+    """
+    expression = _quoted(f.name)
+    if f.data_type == STRING:
+        null = HIVE_DEFAULT_PARTITION
+        expression = (
+            f"CASE WHEN startswith({expression}, '{null}') THEN concat({expression}, '_') "
+            f"ELSE {expression} END"
+        )
+    return Projected(
+        expression=expression, name=physical_name(f, mode), metadata={"delta.partition": True}
+    )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

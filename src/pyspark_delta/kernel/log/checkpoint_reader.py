@@ -54,7 +54,7 @@ _TOP_ACTIONS = (*_STATE_ACTIONS, CheckpointMetadata, SidecarFile)
 # file of that size were not written by a table's owner.
 _MOST_ROWS_PER_BYTE = 2
 # Texts that are in memory at once when their column is read piece by piece.
-_STREAMED_ROWS = 65_536
+_STREAMED_ROWS = 16_384
 _MAPS = ("configuration", "options", "tags")
 
 

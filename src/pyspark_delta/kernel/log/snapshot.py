@@ -37,7 +37,7 @@ from pyspark_delta.kernel.protocol.actions import (
     Protocol,
     SetTransaction,
 )
-from pyspark_delta.kernel.protocol.features import check_readable
+from pyspark_delta.kernel.protocol.features import asks_the_same, check_readable
 from pyspark_delta.kernel.protocol.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     TRANSACTION_RETENTION,
@@ -336,8 +336,8 @@ class Snapshot:
         checksum = self._checksum
         known = self._state or checksum
         for name in ("protocol", "metadata"):
-            said = getattr(known, name, None)
-            if said is not None and said != getattr(state, name):
+            said, found = getattr(known, name, None), getattr(state, name)
+            if said is not None and not _is_same(said, found):
                 raise CorruptLogError(
                     "DELTA_TXN_LOG_FAILED_INTEGRITY",
                     version=self.version,
@@ -397,3 +397,9 @@ def _state_of_checksum(checksum: VersionChecksum) -> TableState | None:
 
 def _escaped(value: object) -> str:
     return str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _is_same(said: Protocol | Metadata, found: Protocol | Metadata | None) -> bool:
+    if isinstance(said, Protocol) and isinstance(found, Protocol):
+        return asks_the_same(said, found)
+    return said == found

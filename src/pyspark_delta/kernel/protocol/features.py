@@ -353,6 +353,20 @@ def implied_features(reader_version: int, writer_version: int) -> frozenset[str]
     )
 
 
+def asks_the_same(one: Protocol, other: Protocol) -> bool:
+    """Whether two protocols ask for the same: features are sets, listed in any order."""
+
+    def asked(protocol: Protocol) -> tuple[int, int, frozenset[str], frozenset[str]]:
+        return (
+            protocol.min_reader_version,
+            protocol.min_writer_version,
+            frozenset(protocol.reader_features or ()),
+            frozenset(protocol.writer_features or ()),
+        )
+
+    return asked(one) == asked(other)
+
+
 def supported_features(protocol: Protocol) -> frozenset[str]:
     """The features a protocol supports, implied ones and listed ones, known to us or not."""
     return (

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pyspark_delta.errors.table import InvalidPredicateError
 from pyspark_delta.kernel.log.snapshot import Snapshot
@@ -24,6 +25,7 @@ from pyspark_delta.kernel.scan.file_reader import (
 from pyspark_delta.kernel.scan.locations import IS_ABSOLUTE, LOCATION, Locations
 from pyspark_delta.kernel.scan.plan import ScanPlan, plan_scan
 from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, has_unknown
+from pyspark_delta.kernel.scan.row_groups import row_groups_to_read
 from pyspark_delta.kernel.scan.vectors import VectorReader, descriptor_of
 from pyspark_delta.kernel.storage.base import LogStore
 
@@ -58,6 +60,20 @@ def read_table(
     return pa.Table.from_batches(reader.batches(), schema=reader.schema)
 
 
+def read_planned(
+    plan: ScanPlan,
+    store: LogStore,
+    *,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    allowed_roots: Sequence[LogStore] = (),
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a plan made before: in another process perhaps, with a part of its files.
+
+    `store` is the table's; a filter that rows cannot be judged by is refused.
+    """
+    return _reader_of(plan, store, batch_size, allowed_roots).batches()
+
+
 def _reader(
     snapshot: Snapshot,
     columns: Iterable[str] | None,
@@ -66,16 +82,22 @@ def _reader(
     allowed_roots: Sequence[LogStore],
     time_zone: str,
 ) -> _Reader:
+    plan = plan_scan(snapshot, columns, filter, allowed_roots=allowed_roots, time_zone=time_zone)
+    return _reader_of(plan, snapshot.store, batch_size, allowed_roots)
+
+
+def _reader_of(
+    plan: ScanPlan, store: LogStore, batch_size: int, allowed_roots: Sequence[LogStore]
+) -> _Reader:
     if batch_size < 1:
         raise ValueError("a batch holds at least one row")
-    plan = plan_scan(snapshot, columns, filter, allowed_roots=allowed_roots, time_zone=time_zone)
     if has_unknown(plan.filter):
         raise InvalidPredicateError(
             "DELTA_INVALID_PREDICATE",
             predicate=plan.filter.to_sql(),
             reason="rows cannot be judged by a part of it here",
         )
-    return _Reader(plan, Locations(snapshot.store, allowed_roots), batch_size)
+    return _Reader(plan, Locations(store, allowed_roots), batch_size)
 
 
 class _Reader:
@@ -120,6 +142,13 @@ class _Reader:
             mode=self._plan.mode,
             vector=None if descriptor is None else self._vectors.read(descriptor),
             batch_size=self._batch_size,
+            chosen=None if self._plan.data_filter == TRUE else self._row_groups,
+        )
+
+    def _row_groups(self, file: pq.ParquetFile) -> list[bool]:
+        plan = self._plan
+        return row_groups_to_read(
+            file, plan.data_filter, plan.metadata.schema, plan.mode, time_zone=plan.time_zone
         )
 
     def _completed(self, rows: Rows, values: list[pa.Scalar]) -> pa.RecordBatch:

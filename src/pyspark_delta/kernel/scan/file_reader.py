@@ -7,7 +7,7 @@ read ends as a DataFileError that names the file.  PROTOCOL.md, "Deletion Vector
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -44,10 +44,12 @@ def read_rows(
     mode: ColumnMappingMode = ColumnMappingMode.NONE,
     vector: DeletionVector | None = None,
     batch_size: int = DEFAULT_BATCH_SIZE,
+    chosen: Callable[[pq.ParquetFile], Sequence[bool]] | None = None,
 ) -> Iterator[Rows]:
     """The rows of the file at `path` that `vector` leaves, `batch_size` or fewer at a time.
 
-    `schema` has the columns to read under logical names, partition columns left out.
+    `schema` has the columns to read under logical names, partition columns left out.  `chosen`
+    says for each row group whether it is read; all are without it.
     """
     address = store.address(path)
     with _translated(address):
@@ -57,18 +59,15 @@ def read_rows(
             file = _opened(source)
             num_rows = _num_rows(file, source.size())
             projection = project(schema, file.schema_arrow, mode)
+            groups = _groups(file, chosen)
         if vector is not None:
             check_rows_exist(vector, num_rows)
-        start = 0
-        for batch in _batches(file, projection, num_rows, batch_size, address):
+        for start, batch in _batches(file, projection, groups, batch_size, address):
             with _translated(address):
                 kept = batch if vector is None else _kept(batch, vector, start)
                 rows = Rows(kept.num_rows, projection.columns(kept))
-            start += batch.num_rows
             if rows.num_rows:
                 yield rows
-        if start != num_rows:
-            raise _unreadable(address, f"it has {start} rows, its footer says {num_rows}")
 
 
 def batch_without_columns(num_rows: int) -> pa.RecordBatch:
@@ -98,26 +97,55 @@ def _num_rows(file: pq.ParquetFile, size: int) -> int:
     return num_rows
 
 
+class _Group(NamedTuple):
+    """A row group that is read: which one, and its rows by their number in the file."""
+
+    place: int
+    rows: range
+
+
+def _groups(
+    file: pq.ParquetFile, chosen: Callable[[pq.ParquetFile], Sequence[bool]] | None
+) -> list[_Group]:
+    is_read = None if chosen is None else chosen(file)
+    groups, start = [], 0
+    for place in range(file.num_row_groups):
+        stop = start + file.metadata.row_group(place).num_rows
+        if is_read is None or is_read[place]:
+            groups.append(_Group(place, range(start, stop)))
+        start = stop
+    return groups
+
+
 def _batches(
-    file: pq.ParquetFile, projection: Projection, num_rows: int, batch_size: int, address: str
-) -> Iterator[pa.RecordBatch]:
-    """What the file holds of the projection, every row of it, in order."""
-    if not projection.leaves:
-        for start in range(0, num_rows, batch_size):
-            yield batch_without_columns(min(batch_size, num_rows - start))
-        return
+    file: pq.ParquetFile,
+    projection: Projection,
+    groups: Sequence[_Group],
+    batch_size: int,
+    address: str,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """What row groups hold of the projection, every row of them, each with its first row."""
     # One row group after the other: what is buffered ahead is one of them, not the file.
-    for group in range(file.num_row_groups):
+    for place, rows in groups:
+        start = rows.start
+        if not projection.leaves:
+            for start in rows[::batch_size]:
+                yield start, batch_without_columns(min(batch_size, rows.stop - start))
+            continue
         with _translated(address):
             batches = file.reader.iter_batches(
-                batch_size, row_groups=[group], column_indices=list(projection.leaves)
+                batch_size, row_groups=[place], column_indices=list(projection.leaves)
             )
         while True:
             with _translated(address):
                 batch = next(batches, None)
             if batch is None:
                 break
-            yield batch
+            yield start, batch
+            start += batch.num_rows
+        if start != rows.stop:
+            found = f"row group {place} has {start - rows.start} rows"
+            raise _unreadable(address, f"its {found}, its footer says {len(rows)}")
 
 
 def _kept(batch: pa.RecordBatch, vector: DeletionVector, start: int) -> pa.RecordBatch:

@@ -80,6 +80,29 @@ def project(
     )
 
 
+def find_leaf(
+    path: Sequence[str],
+    schema: StructType,
+    file_schema: pa.Schema,
+    mode: ColumnMappingMode = ColumnMappingMode.NONE,
+) -> tuple[int, pa.DataType] | None:
+    """The Parquet column of a leaf inside of structs, and its type there; None without one.
+
+    `path` are logical names of `schema`; the column is given by its place among all leaf columns.
+    """
+    struct: DataType = schema
+    present, first_leaf = list(file_schema), 0
+    for depth, name in enumerate(path):
+        f = struct.get(name) if isinstance(struct, StructType) else None
+        place = None if f is None else _Index(present, mode).place_of(f, tuple(path[:depth]))
+        if f is None or place is None:
+            return None
+        first_leaf += sum(_leaf_count(before.type) for before in present[:place])
+        found = present[place].type
+        struct, present = f.data_type, list(found) if pa.types.is_struct(found) else []
+    return None if pa.types.is_nested(found) else (first_leaf, found)
+
+
 @dataclass(frozen=True, slots=True)
 class _Fields:
     """The fields of a struct, matched: where each stands among those that are read."""

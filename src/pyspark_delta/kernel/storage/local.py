@@ -163,6 +163,10 @@ class LocalStore(LogStore):
         """See LogStore."""
         final = self._writable(path)
         with self._staged("overwrite", path, final, (data,)) as staged:
+            # Hadoop keeps a checksum of a local file beside it, and would refuse the new bytes.
+            folder, name = os.path.split(final)
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, f".{name}.crc"))
             os.replace(staged, final)
 
     def delete(self, path: str) -> None:

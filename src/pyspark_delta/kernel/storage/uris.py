@@ -35,6 +35,8 @@ LOCAL_AUTHORITIES = ("", "localhost")
 _QUOTED = re.compile(r"[^A-Za-z0-9_\-!.~'()*,;:$&+=/@]")
 _MALFORMED_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
+_BUCKET_SCHEMES = frozenset({"s3", "gs", "abfss", "az", "adl", "memory"})
+_HOST_AND_PORT = re.compile(r"[A-Za-z0-9_.\-]+:[0-9]{1,5}")
 _LITERAL_IN_URI = "/-_.~!$&'()*+,;=:@"  # RFC 3986: pchar and the separator
 
 
@@ -125,7 +127,10 @@ def has_credentials(scheme: str, authority: str) -> bool:
     """Does the authority of a URI say more than where the bucket is?
 
     A bucket has no port, so a colon can only be a password's; `container@account` is Azure's.
+    What is no bucket is a host, which may have a port.
     """
+    if scheme not in _BUCKET_SCHEMES and _HOST_AND_PORT.fullmatch(authority):
+        return False
     return ":" in authority or ("@" in authority and scheme != "abfss")
 
 

@@ -108,11 +108,16 @@ class DeltaLog(TableLog):
 
     def start_transaction(self) -> OptimisticTransaction:
         """A transaction on the newest version, or on nothing where there is no table yet."""
-        snapshot: Snapshot | None
         try:
-            snapshot = self.update()
+            return self.transaction_on(self.update())
         except TableNotFoundError:
-            snapshot = None
+            return self.transaction_on(None)
+
+    def transaction_on(self, snapshot: Snapshot | None) -> OptimisticTransaction:
+        """A transaction on a version that was read before, by another process perhaps.
+
+        What others committed since is checked at the commit, as always.
+        """
         return OptimisticTransaction(
             self,
             snapshot,

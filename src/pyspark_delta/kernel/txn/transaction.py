@@ -208,6 +208,12 @@ class OptimisticTransaction:
         )
         self._metadata, self._protocol = new.metadata, new.protocol
 
+    def move_identity_marks(self, metadata: Metadata) -> None:
+        """Commit the metadata as it is, but for marks of identity columns that files reached."""
+        self._check_open()
+        protocol = self.protocol
+        self._metadata, self._protocol = metadata, protocol
+
     def update_protocol(
         self, protocol: Protocol, *, is_removal_valid: Callable[[int], bool] | None = None
     ) -> None:

@@ -2,56 +2,98 @@
 
 from __future__ import annotations
 
-import re
+from pyspark.sql import DataFrame, SparkSession, functions
 
-from pyspark.sql import DataFrame, SparkSession
-
-from pyspark_delta.errors.table import PropertyError, TableNotFoundError
+from pyspark_delta.errors.table import (
+    OperationNotAllowedError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.protocol.timestamps import parse_path_timestamp
+from pyspark_delta.kernel.protocol.partition_values import parse_partition_directory
+from pyspark_delta.kernel.protocol.properties import DELETED_FILE_RETENTION, property_value
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.reader import read_snapshot
+from pyspark_delta.spark.reader import TIME_ZONE, read_snapshot
 from pyspark_delta.spark.table_access import open_log
+from pyspark_delta.spark.time_travel import asked_snapshot, names_version
+from pyspark_delta.spark.types import to_spark_type
 
-# `/path/to/table@v12`, `/path/to/table@20240131120000000`
-_AT = re.compile(r"(?P<path>.*)@(?:v(?P<version>\d+)|(?P<time>\d{17}))")
+_ENFORCES_RETENTION = (
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+)
+_CHANGE_FEED = ("readChangeFeed", "readChangeData")
+_HOUR_MS = 3_600_000
 
 
 def run_load(spark: SparkSession, path: str, options: DeltaOptions) -> DataFrame:
-    """The table at `path`, at the version or time that the options or the path itself ask for."""
-    return read_snapshot(spark, chosen_snapshot(spark, path, options))
+    """The table at `path`, at the version or time that the options or the path itself ask for.
+
+    A path to a partition of a table reads that partition.
+    """
+    for option in _CHANGE_FEED:
+        if options.flag(option):
+            raise OperationNotAllowedError("DELTA_OPERATION_NOT_ALLOWED", operation=option)
+    is_time_travel = names_version(path, options)
+    try:
+        snapshot = chosen_snapshot(spark, path, options)
+    except TableNotFoundError:
+        table, values = _partition_path(path)
+        if not values:
+            raise
+        snapshot = chosen_snapshot(spark, table, options)
+        known = {name.lower() for name in snapshot.metadata.partition_columns}
+        if not all(name.lower() in known for name, _ in values):
+            raise
+        frame = read_snapshot(spark, snapshot, is_time_travel=is_time_travel)
+        return _partition(frame, snapshot, values)
+    return read_snapshot(spark, snapshot, is_time_travel=is_time_travel)
 
 
 def chosen_snapshot(spark: SparkSession, path: str, options: DeltaOptions) -> Snapshot:
     """The snapshot that a read means; the newest unless it says otherwise."""
-    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    version, time = options.whole_number("versionAsOf"), options.get("timestampAsOf")
-    if version is not None and time is not None:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION",
-            input=time,
-            name="timestampAsOf",
-            explain="stands beside versionAsOf, and only one of them can be meant",
-        )
-    log = open_log(spark, path, options)
-    found = _AT.fullmatch(path)
-    if found is not None and not log.table_exists:
-        if version is not None or time is not None:
-            raise PropertyError(
-                "DELTA_ILLEGAL_OPTION",
-                input=path,
-                name="path",
-                explain="names a version as well as the options",
-            )
-        log = open_log(spark, found["path"], options)
-        if found["version"] is not None:
-            version = int(found["version"])
-        else:
-            return log.snapshot_at(timestamp=parse_path_timestamp(found["time"], zone))
-    if not log.table_exists:
-        raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=path)
-    if version is not None:
-        return log.snapshot_at(version=version)
-    if time is not None:
-        return log.snapshot_at(version=log.version_at(time, zone=zone))
-    return log.update()
+    logs: list[DeltaLog] = []
+
+    def opened(location: str) -> DeltaLog:
+        logs.append(open_log(spark, location, options))
+        return logs[-1]
+
+    snapshot = asked_snapshot(opened, path, options, lambda _: spark.conf.get(TIME_ZONE) or "UTC")
+    if names_version(path, options):
+        _check_retention(spark, logs[-1], snapshot)
+    return snapshot
+
+
+def _check_retention(spark: SparkSession, log: DeltaLog, snapshot: Snapshot) -> None:
+    """Refuse a version whose files VACUUM may have deleted by now; the newest has all of its."""
+    if spark.conf.get(_ENFORCES_RETENTION, "true") != "true":
+        return
+    retention_ms = property_value(snapshot.metadata.configuration, DELETED_FILE_RETENTION)
+    if retention_ms is None or snapshot.timestamp >= log.now_ms() - retention_ms:
+        return
+    if snapshot.version == log.update().version:
+        return
+    raise VersionNotFoundError(
+        "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION",
+        deletedFileRetention=retention_ms // _HOUR_MS,
+    )
+
+
+def _partition_path(path: str) -> tuple[str, tuple[tuple[str, str | None], ...]]:
+    """The path above the directories that name partition values, and those values."""
+    steps = path.rstrip("/").split("/")
+    start = len(steps)
+    while start > 1 and "=" in steps[start - 1]:
+        start -= 1
+    return "/".join(steps[:start]), parse_partition_directory("/".join([*steps[start:], ""]))
+
+
+def _partition(
+    frame: DataFrame, snapshot: Snapshot, values: tuple[tuple[str, str | None], ...]
+) -> DataFrame:
+    for name, value in values:
+        f = snapshot.metadata.schema[name]
+        column = functions.col("`" + f.name.replace("`", "``") + "`")
+        wanted = functions.lit(value).cast(to_spark_type(f.data_type))
+        frame = frame.where(column.isNull() if value is None else column == wanted)
+    return frame

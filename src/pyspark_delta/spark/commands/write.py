@@ -1,120 +1,292 @@
-"""WRITE: append to a table, overwrite it, or create it, in one commit.
+"""WRITE: append to a table, overwrite all or some of it, or create it, in one commit.
 
-Columns go by name and are never cast by `save`: data of another type is refused.  The job runs
-between the checks and the commit; when it fails, the table is as it was.
+The job runs between the checks and the commit; when it fails, the table is as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Literal
-from uuid import uuid4
+from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from pyspark_delta.errors.table import (
-    OperationNotAllowedError,
-    SchemaError,
-    TableAlreadyExistsError,
+from pyspark_delta.errors.base import DeltaError
+from pyspark_delta.errors.table import ConstraintError, OperationNotAllowedError, SchemaError
+from pyspark_delta.kernel.log.frames import add_table
+from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile, SetTransaction
+from pyspark_delta.kernel.protocol.properties import (
+    AUTO_OPTIMIZE,
+    ENABLE_CHANGE_DATA_FEED,
+    OPTIMIZE_WRITE,
+    property_value,
 )
-from pyspark_delta.kernel.log.frames import add_files
-from pyspark_delta.kernel.protocol.actions import (
-    Action,
-    AddFile,
-    Metadata,
-    RemoveFile,
-    SetTransaction,
-)
-from pyspark_delta.kernel.protocol.column_defaults import default_columns
-from pyspark_delta.kernel.protocol.constraints import table_constraints
-from pyspark_delta.kernel.protocol.features import check_writable
-from pyspark_delta.kernel.protocol.generated_columns import generated_columns
-from pyspark_delta.kernel.protocol.identity_columns import identity_columns
-from pyspark_delta.kernel.protocol.operations import write
-from pyspark_delta.kernel.protocol.properties import validate_properties
-from pyspark_delta.kernel.protocol.schema_checks import check_data_columns, check_partition_columns
-from pyspark_delta.kernel.protocol.schema_json import format_schema
-from pyspark_delta.kernel.protocol.schema_merge import (
-    as_nullable,
-    check_no_duplicates,
-    check_write_compatible,
-    evolve_schema,
-)
-from pyspark_delta.kernel.protocol.types import (
-    VOID,
-    StructField,
-    StructType,
-    map_fields,
-    walk_fields,
-)
+from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
+from pyspark_delta.kernel.protocol.schema_merge import STRICT, check_no_duplicates
+from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType, map_fields
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.invariants import check_append_only
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.column_alignment import aligned
+from pyspark_delta.spark.chosen_rows import chosen_rows
+from pyspark_delta.spark.commands.matched_rows import match_condition, matched
+from pyspark_delta.spark.commands.overwrite_scope import (
+    Scope,
+    asked_options,
+    forget_session_version,
+    must_write,
+    scope_of,
+)
+from pyspark_delta.spark.commands.replaced_rows import (
+    Replaced,
+    RowCondition,
+    hidden_columns,
+    partitions_of,
+    row_condition,
+    rows_where,
+    whole_table,
+)
+from pyspark_delta.spark.commands.write_definition import define_table, merge_rules
+from pyspark_delta.spark.commands.write_history import write_metrics, write_operation
 from pyspark_delta.spark.commands.write_options import WriteOptions
+from pyspark_delta.spark.commands.write_request import WriteRequest
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.rebalance import rebalanced
+from pyspark_delta.spark.jvm.target_alias import without_alias
+from pyspark_delta.spark.table_reads import TableReads
+from pyspark_delta.spark.table_rows import (
+    RowCheck,
+    moved_identity,
+    store_assigned,
+    table_rows,
+    typed_violations,
+)
 from pyspark_delta.spark.types import from_spark
-from pyspark_delta.spark.writer import stage
+from pyspark_delta.spark.writer import stage, stage_changes
 
-SaveMode = Literal["append", "overwrite", "error", "ignore"]
-
-_RECORDED_MODES: Mapping[str, str] = {
-    "append": "Append",
-    "overwrite": "Overwrite",
-    "error": "ErrorIfExists",
-    "ignore": "Ignore",
-}
-_USER_METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 _CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's mark of CHAR(n) and VARCHAR(n)
 # Metadata of a column that says how another table keeps it.
 _FOREIGN_METADATA = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "parquet.field.", _CHAR_KEY)
+_BIN_SIZE_CONF = "spark.databricks.delta.optimizeWrite.binSize"
+_BIN_SIZE = "512MB"
+_CHANGE_TYPE = "_change_type"
 
 
 def run_write(
-    spark: SparkSession,
-    log: DeltaLog,
-    data: DataFrame,
-    *,
-    mode: SaveMode = "error",
-    partition_by: Sequence[str] = (),
-    options: Mapping[str, str] | None = None,
+    spark: SparkSession, log: DeltaLog, data: DataFrame, request: WriteRequest
 ) -> int | None:
     """Write `data` and give the version that has it; None when nothing was to be done."""
-    asked = WriteOptions.parse(options or {})
-    txn = log.start_transaction()
-    if txn.snapshot is not None and mode == "error":
-        raise TableAlreadyExistsError("DELTA_PATH_EXISTS", path=log.store.root_uri)
-    if txn.snapshot is not None and mode == "ignore":
+    asked = asked_options(spark, request)
+    reads = TableReads.of(log, data)
+    txn = reads.start_transaction(log)
+    if not must_write(spark, txn, request, asked):
         return None
-    if asked.txn is not None and txn.txn_version(asked.txn[0]) >= asked.txn[1]:
-        return None
-    schema = _data_schema(data)
-    is_overwrite = mode == "overwrite"
-    _define_table(txn, schema, partition_by, asked, is_overwrite=is_overwrite)
-    _check_supported(txn)
-    removes = _removed(txn, asked, log.now_ms()) if is_overwrite else []
-    adds = stage(
-        JvmSession(spark),
-        log,
-        aligned(data, txn.schema),
-        txn.metadata,
-        txn.protocol,
-        options=asked.file_options,
-        data_change=asked.data_change,
+    scope = scope_of(txn, request, asked)
+    if scope == "matching":
+        # It is looked at twice, and must be the same both times.
+        data = data.localCheckpoint(eager=True)
+    jvm = JvmSession(spark)
+    source = data
+    data = _assigned(jvm, txn, data, request, asked)
+    definition = define_table(
+        spark,
+        txn,
+        _data_schema(data),
+        request,
+        asked,
+        replaces_some=scope in ("partitions", "where", "matching"),
     )
-    actions: list[Action] = [*removes, *adds]
-    if asked.txn is not None:
-        app_id, version = asked.txn
-        actions.insert(0, SetTransaction(app_id=app_id, version=version, last_updated=log.now_ms()))
-    operation = write(
-        _RECORDED_MODES[mode],
-        partition_by=_spelled(partition_by, txn.schema),
-        can_overwrite_schema=asked.overwrite_schema if is_overwrite else None,
-        can_merge_schema=asked.merge_schema,
-        user_metadata=asked.user_metadata or spark.conf.get(_USER_METADATA_CONF, None),
+    done = _Write(jvm, txn, request, asked).run(scope, source, data)
+    reads.record(txn)
+    actions: list[Action] = [*definition, *done.actions(txn, asked)]
+    committed = txn.commit_if_needed(
+        actions,
+        write_operation(request, asked, txn.metadata, done.predicate),
+        tags={PRESERVED_TAG: "true"} if done.copied and hidden_columns(txn).fields else None,
+        user_metadata=asked.user_metadata,
+        metrics=write_metrics(done.written, done.copied, done.changes, done.replaced),
     )
-    return txn.commit(actions, operation, metrics=_metrics(adds, removes)).version
+    forget_session_version(spark, asked)
+    return None if committed is None else committed.version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    """What jobs have left behind, for a commit to make use of."""
+
+    written: list[AddFile]
+    copied: list[AddFile]
+    changes: list[AddCDCFile]
+    replaced: Replaced
+    predicate: str | None
+
+    def actions(self, txn: OptimisticTransaction, asked: WriteOptions) -> list[Action]:
+        now_ms = txn.log.now_ms()
+        found: list[Action] = []
+        once = asked.txn
+        if once is not None:
+            found.append(
+                SetTransaction(app_id=once.app_id, version=once.version, last_updated=now_ms)
+            )
+        removes = self.replaced.removes(now_ms, data_change=asked.data_change)
+        return [*found, *removes, *self.written, *self.copied, *self.changes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """The jobs of one write, once the table's definition is settled."""
+
+    jvm: JvmSession
+    txn: OptimisticTransaction
+    request: WriteRequest
+    asked: WriteOptions
+
+    def run(self, scope: Scope, source: DataFrame, data: DataFrame) -> _Done:
+        """Find what goes, write what comes; `source` is `data` as the user named its columns."""
+        replaced, checks, predicate = Replaced(), [], self.asked.replace_where
+        if scope == "everything":
+            replaced = whole_table(self.txn)
+        elif scope == "matching":
+            condition = match_condition(self.asked, source, data, self.txn)
+            replaced = matched(self.jvm, self.txn, condition)
+        elif scope == "where":
+            where = self._condition()
+            replaced = rows_where(self.jvm, self.txn, where)
+            checks = self._checks(where)
+            predicate = predicate or self._text(where)
+        written = self._stage_rows(data, checks, predicate)
+        if scope == "partitions":
+            leaves_nulls = self.asked.leaves_null_partitions is True
+            replaced = partitions_of(self.jvm, self.txn, written, leaves_nulls=leaves_nulls)
+        hidden = hidden_columns(self.txn)
+        copied = [] if replaced.kept is None else self._stage(replaced.kept, hidden)
+        moved = moved_identity(self.txn.metadata, written, given=data.columns)
+        if moved is not None:
+            self.txn.move_identity_marks(moved)
+        return _Done(
+            written=written,
+            copied=copied,
+            changes=self._changes(replaced, written),
+            replaced=replaced,
+            predicate=predicate,
+        )
+
+    def _condition(self) -> RowCondition:
+        """The condition of replaceWhere, which must be one that the settings allow."""
+        asked, partitions = self.asked, self.txn.metadata.partition_columns
+        where = row_condition(self.jvm, self.txn, self._replace_where())
+        others = sorted(set(where.resolved.columns) - set(partitions))
+        if others and not asked.can_replace_by_data:
+            raise SchemaError(
+                "DELTA_NON_PARTITION_COLUMN_REFERENCE",
+                columnName=others[0],
+                columnList=", ".join(partitions),
+            )
+        if others and not asked.data_change:
+            raise OperationNotAllowedError(
+                "DELTA_REPLACE_WHERE_WITH_FILTER_DATA_CHANGE_UNSET", dataFilters=where.resolved.sql
+            )
+        return where
+
+    def _replace_where(self) -> Column:
+        given = self.request.replace_where
+        if isinstance(given, Column):
+            return given
+        condition = F.expr(given or self.asked.replace_where or "")
+        alias = self.asked.target_alias
+        return condition if alias is None else without_alias(self.jvm, condition, alias)
+
+    def _checks(self, where: RowCondition) -> list[RowCheck]:
+        must_hold = self.asked.checks_replaced or not self.asked.can_replace_by_data
+        if not must_hold or not where.resolved.columns:
+            return []
+        return [RowCheck(name=f"EXPRESSION({where.resolved.sql})", condition=where.column)]
+
+    def _stage_rows(
+        self, data: DataFrame, checks: list[RowCheck], predicate: str | None
+    ) -> list[AddFile]:
+        metadata = self.txn.metadata
+        rows = table_rows(self.jvm, data, metadata, self.txn.protocol, checks=checks)
+        configuration = metadata.configuration
+        by_property = property_value(configuration, OPTIMIZE_WRITE)
+        if by_property is None:
+            by_property = property_value(configuration, AUTO_OPTIMIZE)
+        if self.asked.optimizes_files(by_property):
+            size = self.asked.conf(_BIN_SIZE_CONF) or _BIN_SIZE
+            rows = rebalanced(self.jvm, rows, metadata.partition_columns, size)
+        with typed_violations(lambda error: self._violation(error, predicate)):
+            return self._stage(rows, StructType())
+
+    def _stage(self, rows: DataFrame, hidden: StructType) -> list[AddFile]:
+        return stage(
+            self.jvm,
+            self.txn.log,  # type: ignore[arg-type]
+            rows,
+            self.txn.metadata,
+            self.txn.protocol,
+            hidden=hidden,
+            options=self.asked.file_options,
+            data_change=self.asked.data_change,
+        )
+
+    def _violation(self, error: DeltaError, predicate: str | None) -> DeltaError:
+        """A row that breaks a rule, told as what it is to the user: data that does not belong."""
+        is_overwrite = self.request.mode == "overwrite" and self.txn.snapshot is not None
+        if not is_overwrite or not isinstance(error, ConstraintError):
+            return error
+        if predicate is not None:
+            return ConstraintError(
+                "DELTA_REPLACE_WHERE_MISMATCH", replaceWhere=predicate, message=str(error)
+            )
+        if self.asked.matches is not None:
+            return ConstraintError(
+                "DELTA_REPLACE_ON_OR_USING_TABLE_CONSTRAINT_VIOLATION",
+                replaceExpression=self.asked.matches,
+                invariantViolationMessage=str(error),
+            )
+        return error
+
+    def _changes(self, replaced: Replaced, written: list[AddFile]) -> list[AddCDCFile]:
+        """Rows for the change feed: all of them, or none where files say it all."""
+        metadata = self.txn.metadata
+        if replaced.deleted is None or not self.asked.data_change:
+            return []
+        if not property_value(metadata.configuration, ENABLE_CHANGE_DATA_FEED):
+            return []
+        log, protocol = self.txn.log, self.txn.protocol
+        inserted = chosen_rows(
+            self.jvm, log.store, add_table(written), protocol=protocol, metadata=metadata
+        )
+        changed = [(replaced.deleted, "delete"), *([(inserted, "insert")] if written else [])]
+        return [
+            file
+            for rows, kind in changed
+            for file in stage_changes(
+                self.jvm,
+                log,  # type: ignore[arg-type]
+                rows.withColumn(_CHANGE_TYPE, F.lit(kind)),
+                metadata,
+                StructType((StructField(_CHANGE_TYPE, STRING),)),
+                options=self.asked.file_options,
+            )
+        ]
+
+    def _text(self, where: RowCondition) -> str:
+        given = self.request.replace_where
+        return given if isinstance(given, str) else where.resolved.sql
+
+
+def _assigned(
+    jvm: JvmSession,
+    txn: OptimisticTransaction,
+    data: DataFrame,
+    request: WriteRequest,
+    asked: WriteOptions,
+) -> DataFrame:
+    """`data` with the table's types, where the caller's verb casts."""
+    replaces_schema = request.as_table is not None or asked.overwrites_schema
+    is_new = txn.snapshot is None or (request.mode == "overwrite" and replaces_schema)
+    if is_new or not (request.casts or request.by_position):
+        return data
+    widens = asked.merges_schema and merge_rules(txn.metadata, asked) != STRICT
+    return store_assigned(jvm, data, txn.metadata, by_position=request.by_position, widens=widens)
 
 
 def _data_schema(data: DataFrame) -> StructType:
@@ -130,124 +302,3 @@ def _data_schema(data: DataFrame) -> StructType:
     assert isinstance(schema, StructType)
     check_no_duplicates(schema)
     return schema
-
-
-def _define_table(
-    txn: OptimisticTransaction,
-    data: StructType,
-    partition_by: Sequence[str],
-    asked: WriteOptions,
-    *,
-    is_overwrite: bool,
-) -> None:
-    """Make the table fit the data as far as the user allows, or raise."""
-    if not data.fields:
-        raise SchemaError("DELTA_EMPTY_DATA")
-    if txn.snapshot is None:
-        check_partition_columns(data, partition_by)
-        check_data_columns(data, partition_by)
-        txn.update_metadata(_new_metadata(txn, data, partition_by, asked))
-        return
-    check_writable(txn.protocol, txn.log.store.root_uri)
-    old = txn.metadata
-    if is_overwrite and asked.overwrite_schema:
-        check_partition_columns(data, partition_by)
-        check_data_columns(data, partition_by)
-        columns = _spelled(partition_by, data)
-        if as_nullable(data) != old.schema or columns != old.partition_columns:
-            schema_string = format_schema(as_nullable(data))
-            txn.update_metadata(
-                replace(old, schema_string=schema_string, partition_columns=columns),
-                replaces_table=True,
-            )
-        return
-    _check_partitions(old, data)
-    if asked.merge_schema:
-        merged = evolve_schema(old.schema, data)
-        check_write_compatible(
-            merged,
-            data,
-            table_id=old.id,
-            table_partitions=old.partition_columns,
-            data_partitions=partition_by,
-        )
-        if merged != old.schema:
-            txn.update_metadata(replace(old, schema_string=format_schema(merged)))
-        return
-    check_write_compatible(
-        old.schema,
-        data,
-        table_id=old.id,
-        table_partitions=old.partition_columns,
-        data_partitions=partition_by,
-    )
-
-
-def _new_metadata(
-    txn: OptimisticTransaction, data: StructType, partition_by: Sequence[str], asked: WriteOptions
-) -> Metadata:
-    return Metadata(
-        id=str(uuid4()),
-        schema_string=format_schema(as_nullable(data)),
-        partition_columns=_spelled(partition_by, data),
-        configuration=dict(validate_properties(asked.properties)),
-        created_time=txn.log.now_ms(),
-    )
-
-
-def _spelled(names: Sequence[str], schema: StructType) -> tuple[str, ...]:
-    """Column names as the schema spells them."""
-    return tuple(f.name if (f := schema.get(name)) else name for name in names)
-
-
-def _check_partitions(table: Metadata, data: StructType) -> None:
-    """Every row needs a value to be put by: null is one, a column that is not there is none."""
-    for name in table.partition_columns:
-        found = data.get(name)
-        if found is None or found.data_type == VOID:
-            raise SchemaError(
-                "DELTA_PARTITION_COLUMN_NOT_FOUND",
-                columnName=name,
-                schemaMap=", ".join(data.names),
-            )
-    if table.partition_columns:
-        check_data_columns(data, table.partition_columns)
-
-
-def _check_supported(txn: OptimisticTransaction) -> None:
-    """Refuse tables whose columns this command cannot check or fill in."""
-    schema = txn.schema
-    asks = (
-        ("with constraints", table_constraints(txn.metadata)),
-        ("with generated columns", generated_columns(schema)),
-        ("with identity columns", identity_columns(schema)),
-        ("with default values", default_columns(schema)),
-        (
-            "with CHAR or VARCHAR columns",
-            [f for _, f in walk_fields(schema) if _CHAR_KEY in f.metadata],
-        ),
-    )
-    for what, found in asks:
-        if found:
-            raise OperationNotAllowedError(
-                "DELTA_OPERATION_NOT_ALLOWED", operation=f"A write to a table {what}"
-            )
-
-
-def _removed(txn: OptimisticTransaction, asked: WriteOptions, now_ms: int) -> list[RemoveFile]:
-    removes = [
-        file.remove(now_ms, data_change=asked.data_change) for file in add_files(txn.filter_files())
-    ]
-    if txn.snapshot is not None:
-        check_append_only(removes, txn.snapshot.metadata, txn.log.store.root_uri)
-    return removes
-
-
-def _metrics(adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> dict[str, object]:
-    return {
-        "numFiles": len(adds),
-        "numOutputBytes": sum(file.size for file in adds),
-        "numOutputRows": sum(file.num_records or 0 for file in adds),
-        "numRemovedFiles": len(removes),
-        "numRemovedBytes": sum(file.size or 0 for file in removes),
-    }

@@ -1,95 +1,180 @@
-"""The options of a batch write, read once: names ignore case, values are checked.
+"""What a batch write was told beside its data: options first, then the session's settings.
 
->>> WriteOptions.parse({"MERGESCHEMA": "true", "delta.appendOnly": "true"}).merge_schema
-True
+Names of options ignore case, values are checked; a setting is looked at only where no option
+answers, for each look is a call into the JVM.
+
+>>> asked = WriteOptions.parse({"MERGESCHEMA": "true", "delta.appendOnly": "true"}, {}.get)
+>>> asked.merges_schema, asked.properties
+(True, {'delta.appendOnly': 'true'})
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_delta.errors.table import OperationNotAllowedError, PropertyError
+from pyspark_delta.kernel.protocol.type_widening import TypeWideningMode
+from pyspark_delta.spark.options import DeltaOptions
 
-_BOOLEANS = {"true": True, "false": False}
-# Options that this command does not have yet must not be passed over: they say which rows go.
-_UNSUPPORTED = ("replaceWhere", "replaceOn", "replaceUsing")
-# Spark's own writer understands these.
-_FILE_OPTIONS = {"compression": "compression", "maxrecordsperfile": "maxRecordsPerFile"}
+Conf = Callable[[str], str | None]
+"""A setting of the session by its name; None when it is not set."""
+
+_DELTA = "spark.databricks.delta."
+_PARTITION_OVERWRITE_CONF = "spark.sql.sources.partitionOverwriteMode"
+TXN_APP_ID_CONF = f"{_DELTA}write.txnAppId"
+TXN_VERSION_CONF = f"{_DELTA}write.txnVersion"
+_TXN_RESET_CONF = f"{_DELTA}write.txnVersion.autoReset.enabled"
+# Spark's own writer understands these; other options are none of its business.
+_FILE_OPTIONS = ("compression", "maxRecordsPerFile", "parquet.writer.version")
 _PROPERTY_PREFIX = "delta."
+_WIDENING_MODES = {
+    "always": TypeWideningMode.ALWAYS,
+    "same_family_type": TypeWideningMode.SAME_FAMILY,
+    "never": TypeWideningMode.NEVER,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotentWrite:
+    """An application and its version: what it wrote under this version it does not write again.
+
+    `resets_session` says that the version came from the session, and goes once it is used.
+    """
+
+    app_id: str
+    version: int
+    resets_session: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What a user asked of a write beside its data.
+    """A write's options and settings.
 
-    `merge_schema` and `overwrite_schema` are None when the user did not say.  `txn` is the
-    application and its version that make a write idempotent; `properties` are those of a new
-    table; `file_options` go to Spark's Parquet writer.
+    `overwrites_schema` is None when nobody said.  `dynamic_option` is what the option
+    partitionOverwriteMode says and None without it, `is_dynamic` what holds in the end.
+    `properties` are those of a new table, `file_options` go to Spark's Parquet writer.
     """
 
-    merge_schema: bool | None = None
-    overwrite_schema: bool | None = None
+    conf: Conf = field(hash=False, compare=False)
+    merges_schema: bool = False
+    overwrites_schema: bool | None = None
     data_change: bool = True
     user_metadata: str | None = None
-    txn: tuple[str, int] | None = None
+    txn: IdempotentWrite | None = None
+    replace_where: str | None = None
+    replace_on: str | None = None
+    replace_using: str | None = None
+    target_alias: str | None = None
+    dynamic_option: bool | None = None
+    is_dynamic: bool = False
+    leaves_null_partitions: bool | None = None
+    optimizes: bool | None = None
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     file_options: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+    def parse(cls, options: Mapping[str, str], conf: Conf) -> WriteOptions:
         """The options that a writer was given; PropertyError for a value that means nothing."""
-        lowered = {key.lower(): str(value) for key, value in options.items()}
-        for name in _UNSUPPORTED:
-            if name.lower() in lowered:
-                raise OperationNotAllowedError(
-                    "DELTA_OPERATION_NOT_ALLOWED", operation=f"The option {name}"
-                )
-        if lowered.get("partitionoverwritemode", "static").lower() != "static":
-            raise OperationNotAllowedError(
-                "DELTA_OPERATION_NOT_ALLOWED", operation="Dynamic partition overwrite"
-            )
-        data_change = _flag(lowered, "dataChange")
+        given = options if isinstance(options, DeltaOptions) else DeltaOptions(options)
+        merges = given.flag("mergeSchema")
+        data_change = given.flag("dataChange")
+        dynamic, is_dynamic = _dynamic(given, conf)
         return cls(
-            merge_schema=_flag(lowered, "mergeSchema"),
-            overwrite_schema=_flag(lowered, "overwriteSchema"),
+            conf=conf,
+            merges_schema=_flag(conf, "schema.autoMerge.enabled") if merges is None else merges,
+            overwrites_schema=given.flag("overwriteSchema"),
             data_change=data_change is not False,
-            user_metadata=lowered.get("usermetadata"),
-            txn=_txn(lowered),
+            user_metadata=given.get("userMetadata") or conf(f"{_DELTA}commitInfo.userMetadata"),
+            txn=_idempotent(given, conf),
+            replace_where=given.get("replaceWhere"),
+            replace_on=given.get("replaceOn"),
+            replace_using=given.get("replaceUsing"),
+            target_alias=given.get("targetAlias"),
+            dynamic_option=dynamic,
+            is_dynamic=is_dynamic,
+            leaves_null_partitions=given.flag("useNullIntolerantEqualityWithDPO"),
+            optimizes=given.flag("optimizeWrite"),
             properties={
-                key: str(value)
-                for key, value in options.items()
+                key: value
+                for key, value in given.items()
                 if key.lower().startswith(_PROPERTY_PREFIX)
             },
-            file_options={
-                spark_name: lowered[name]
-                for name, spark_name in _FILE_OPTIONS.items()
-                if name in lowered
-            },
+            file_options={name: given[name] for name in _FILE_OPTIONS if name in given},
         )
 
+    @property
+    def matches(self) -> str | None:
+        """The text that says which rows of the table the data takes the place of, by a join."""
+        return self.replace_on or self.replace_using
 
-def _flag(lowered: Mapping[str, str], name: str) -> bool | None:
-    text = lowered.get(name.lower())
-    if text is None:
-        return None
-    value = _BOOLEANS.get(text.strip().lower())
-    if value is None:
-        raise _illegal(name, text, "it must be true or false")
-    return value
+    @property
+    def can_replace_by_data(self) -> bool:
+        """Whether replaceWhere may look at columns that do not partition the table."""
+        return _flag(self.conf, "replaceWhere.dataColumns.enabled", default=True)
+
+    @property
+    def checks_replaced(self) -> bool:
+        """Whether every row that is written must fulfil replaceWhere."""
+        return _flag(self.conf, "replaceWhere.constraintCheck.enabled", default=True)
+
+    @property
+    def widening(self) -> TypeWideningMode:
+        """How far a merge may widen the types of a table that allows it."""
+        text = self.conf(f"{_DELTA}typeWidening.allowAutomaticWidening") or "same_family_type"
+        return _WIDENING_MODES.get(text.lower(), TypeWideningMode.SAME_FAMILY)
+
+    def optimizes_files(self, by_property: bool | None) -> bool:
+        """Whether rows are brought together before they are written: option, session, table."""
+        if self.optimizes is not None:
+            return self.optimizes
+        setting = self.conf(f"{_DELTA}optimizeWrite.enabled")
+        return bool(by_property) if setting is None else setting.lower() == "true"
 
 
-def _txn(lowered: Mapping[str, str]) -> tuple[str, int] | None:
-    app_id, version = lowered.get("txnappid"), lowered.get("txnversion")
-    if app_id is None and version is None:
-        return None
-    if app_id is None or version is None:
+def _dynamic(given: DeltaOptions, conf: Conf) -> tuple[bool | None, bool]:
+    """Whether the option says that an overwrite is dynamic, and whether it is."""
+    name = "partitionOverwriteMode"
+    option = given.get(name)
+    mode = option if option is not None else conf(_PARTITION_OVERWRITE_CONF) or "static"
+    is_dynamic = mode.lower() == "dynamic"
+    if is_dynamic and not _flag(conf, "dynamicPartitionOverwrite.enabled", default=True):
+        raise OperationNotAllowedError("DELTA_DYNAMIC_PARTITION_OVERWRITE_DISABLED")
+    if not is_dynamic and mode.lower() != "static":
+        raise _illegal(name, mode, "must be STATIC or DYNAMIC")
+    return (None if option is None else is_dynamic), is_dynamic
+
+
+def _idempotent(given: DeltaOptions, conf: Conf) -> IdempotentWrite | None:
+    """The application and version of the options, or else of the session: both, or neither."""
+    app_id, version = given.get("txnAppId"), given.get("txnVersion")
+    if app_id is not None and version is not None:
+        return IdempotentWrite(app_id=app_id, version=_version("txnVersion", version))
+    if app_id is not None or version is not None:
         raise PropertyError(
             "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS.MISSING_DATAFRAME_WRITE_OPTIONS"
         )
-    if not version.isascii() or not version.isdecimal() or int(version) >= 2**63:
-        raise _illegal("txnVersion", version, "it must be a whole number, not negative")
-    return app_id, int(version)
+    app_id, version = conf(TXN_APP_ID_CONF), conf(TXN_VERSION_CONF)
+    if app_id is not None and version is not None:
+        return IdempotentWrite(
+            app_id=app_id,
+            version=_version(TXN_VERSION_CONF, version),
+            resets_session=(conf(_TXN_RESET_CONF) or "false").lower() == "true",
+        )
+    if app_id is not None or version is not None:
+        raise PropertyError("DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS.MISSING_SESSION_CONFS")
+    return None
+
+
+def _version(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
+        raise _illegal(name, text, "must be a non-negative integer")
+    return int(text)
+
+
+def _flag(conf: Conf, name: str, *, default: bool = False) -> bool:
+    text = conf(_DELTA + name)
+    return default if text is None else text.lower() == "true"
 
 
 def _illegal(name: str, text: str, explain: str) -> PropertyError:

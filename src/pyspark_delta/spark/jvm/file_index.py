@@ -6,25 +6,29 @@ The proxy stays on the driver, and goes when the DataFrame goes.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
+from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.spark.jvm.file_statuses import FileStatuses
+from pyspark_delta.spark.jvm.callback_errors import noted_errors
+from pyspark_delta.spark.jvm.filters import Filter, filters_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
-from pyspark_delta.spark.jvm.partition_rows import PartitionValue, partition_rows
+from pyspark_delta.spark.jvm.partition_directories import (
+    FileGroups,
+    partition_directories,
+    passing,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class FileGroup:
-    """Files with the same partition values: decoded location, size, modification time in ms."""
-
-    values: tuple[PartitionValue, ...]
-    files: tuple[tuple[str, int, int], ...]
+_SOURCES = "org.apache.spark.sql.execution.datasources"
+# What Hadoop escapes when it makes a URI of a path: of ASCII, all but these.
+_ESCAPED_IN_URI = re.compile(r"[\x01-\x7f](?<![A-Za-z0-9/:@!$&'()*+,;=._~-])")
 
 
 class ScanSource(ABC):
@@ -58,12 +62,9 @@ class ScanSource(ABC):
 
     @abstractmethod
     def groups(
-        self, partition_filters: Sequence[str], data_filters: Sequence[str]
-    ) -> tuple[list[FileGroup], list[int]]:
-        """The files to read, and which partition filters are left to do, by position.
-
-        Filters are the JSON of Catalyst's expressions.
-        """
+        self, partition_filters: Sequence[Filter], data_filters: Sequence[Filter]
+    ) -> tuple[FileGroups, list[int]]:
+        """The files to read, and which partition filters are left to do, by position."""
 
 
 class FileIndexProxy:
@@ -74,35 +75,48 @@ class FileIndexProxy:
 
         implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
 
-    def __init__(self, jvm: JvmSession, source: ScanSource) -> None:
+    def __init__(self, jvm: JvmSession, source: ScanSource, partition_schema: Any) -> None:
         self._jvm = jvm
-        self._source = source
-        self._partition_schema = jvm.data_type(source.partition_schema)
+        self.source = source
+        self._token = f"{next(_TOKENS)}"
+        _PROXIES[self._token] = self
+        self._partition_schema = partition_schema
+        self._roots: Any = None
+        self._size: Any = None
 
     def rootPaths(self) -> Any:
-        return self._jvm.seq([self._jvm.hadoop_path(self._source.root)])
+        if self._roots is None:
+            self._roots = self._jvm.seq([self._jvm.hadoop_path(self.source.root)])
+        return self._roots
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:
-        expressions = items(partition_filters)
-        groups, left = self._source.groups(
-            [expression.toJSON() for expression in expressions],
-            [expression.toJSON() for expression in items(data_filters)],
-        )
-        for position in left:
-            groups = self._filtered(expressions[position], groups)
-        return self._jvm.seq(self._directories(groups))
+        with noted_errors():
+            groups, left = self.source.groups(
+                filters_of(self._jvm, partition_filters), filters_of(self._jvm, data_filters)
+            )
+            schema = self.source.partition_schema
+            if left:
+                undone = [partition_filters.apply(position) for position in left]
+                groups = groups.only(passing(self._jvm, undone, schema, groups.values))
+            return partition_directories(self._jvm, schema, groups)
 
     def inputFiles(self) -> Any:
-        groups, _ = self._source.groups([], [])
-        names = [location for group in groups for location, _, _ in group.files]
-        return self._jvm.array(self._jvm.jvm.java.lang.String, names)
+        with noted_errors():
+            groups, _ = self.source.groups([], [])
+        locations = "\0".join(groups.prefix + name for name in groups.names.to_pylist())
+        uris = _ESCAPED_IN_URI.sub(lambda found: quote(found[0]), locations)
+        # One text for all: an array is filled by a call for each of its elements.
+        return self._jvm.static("org.apache.commons.lang3.StringUtils", "split")(uris, "\0")
 
     def refresh(self) -> None:
         """Nothing to do: a version never changes."""
 
     def sizeInBytes(self) -> int:
-        # Py4J makes an Integer of a small int, and Spark wants a long.
-        return self._jvm.jvm.java.lang.Long.valueOf(str(self._source.size_in_bytes))  # type: ignore[no-any-return]
+        if self._size is None:
+            # Py4J makes an Integer of a small int, and Spark wants a long.
+            long_of = self._jvm.static("java.lang.Long", "valueOf")
+            self._size = long_of(str(self.source.size_in_bytes))
+        return self._size  # type: ignore[no-any-return]
 
     def partitionSchema(self) -> Any:
         return self._partition_schema
@@ -114,64 +128,61 @@ class FileIndexProxy:
         return False
 
     def equals(self, other: Any) -> bool:
-        return bool(other is not None and self.toString() == other.toString())
+        found = _proxy_of(other)
+        return found is not None and self.source.identity == found.source.identity
 
     def hashCode(self) -> int:
-        return hash(self._source.identity) & 0x7FFFFFFF
+        return hash(self.source.identity) & 0x7FFFFFFF
 
     def toString(self) -> str:
-        return "Delta[" + ", ".join(self._source.identity) + "]"
-
-    def _filtered(self, expression: Any, groups: list[FileGroup]) -> list[FileGroup]:
-        """Those groups whose partition values pass a filter, as Spark evaluates it."""
-        schema = self._source.partition_schema
-        attributes = items(expression.references().toSeq())
-        positions = [schema.names.index(attribute.name()) for attribute in attributes]
-        used = StructType(tuple(schema.fields[position] for position in positions))
-        rows = partition_rows(
-            self._jvm, used, [[group.values[p] for p in positions] for group in groups]
-        )
-        catalyst = "org.apache.spark.sql.catalyst.expressions"
-        sequence = getattr(
-            self._jvm.jvm.org.apache.spark.sql.catalyst.expressions, "package$AttributeSeq"
-        )(self._jvm.seq(attributes))
-        bound = self._jvm.java_class(f"{catalyst}.BindReferences$").bindReference(
-            expression, sequence, False
-        )
-        predicate = self._jvm.java_class(f"{catalyst}.Predicate$").createInterpreted(bound)
-        return [group for group, row in zip(groups, rows, strict=True) if predicate.eval(row)]
-
-    def _directories(self, groups: Sequence[FileGroup]) -> list[Any]:
-        if not groups:
-            return []
-        rows = partition_rows(
-            self._jvm, self._source.partition_schema, [group.values for group in groups]
-        )
-        statuses = FileStatuses(self._jvm, (file for group in groups for file in group.files))
-        directory = self._jvm.java_class(
-            "org.apache.spark.sql.execution.datasources.PartitionDirectory$"
-        )
-        found = []
-        start = 0
-        for row, group in zip(rows, groups, strict=True):
-            found.append(directory.apply(row, statuses.part(start, len(group.files))))
-            start += len(group.files)
-        return found
+        return f"{_NAMED}{', '.join(self.source.identity)}] {self._token}"
 
 
-def scan(
-    jvm: JvmSession, source: ScanSource, data_schema: StructType, options: Mapping[str, str]
-) -> DataFrame:
-    """A DataFrame over the source: `data_schema` from its files, then its partition columns."""
+_NAMED = "Delta["
+# Java knows a Python object by a stand-in of its own; what it prints leads back to ours.
+_TOKENS = count()
+_PROXIES: WeakValueDictionary[str, FileIndexProxy] = WeakValueDictionary()
+
+
+def _proxy_of(location: Any) -> FileIndexProxy | None:
+    """Our proxy behind a `FileIndex` of Java's; None when it is another's."""
+    if location is None or isinstance(location, FileIndexProxy):
+        return location
+    text = str(location.toString())
+    return _PROXIES.get(text.rpartition(" ")[2]) if text.startswith(_NAMED) else None
+
+
+def scan_plan(jvm: JvmSession, source: ScanSource, schema: StructType) -> Any:
+    """A logical plan that reads the source: the columns of `schema`, where partition columns may
+    be among them, and then the partition columns that are not.
+    """
     jvm.accept_callbacks()
-    datasources = jvm.jvm.org.apache.spark.sql.execution.datasources
-    relation = datasources.HadoopFsRelation(
-        FileIndexProxy(jvm, source),
-        jvm.data_type(source.partition_schema),
-        jvm.data_type(data_schema),
-        jvm.none(),
-        datasources.parquet.ParquetFileFormat(),
-        jvm.scala_map(options),
+    partition_schema = jvm.data_type(source.partition_schema)
+    relation = jvm.java_class(f"{_SOURCES}.HadoopFsRelation")(
+        FileIndexProxy(jvm, source, partition_schema),
+        partition_schema,
+        jvm.data_type(schema),
+        jvm.none(),  # no buckets
+        jvm.remembered("Parquet", jvm.java_class(f"{_SOURCES}.parquet.ParquetFileFormat")),
+        jvm.remembered("no options", lambda: jvm.scala_map({})),
         jvm.session,
     )
-    return jvm.data_frame(jvm.session.baseRelationToDataFrame(relation))
+    is_stream = False
+    return jvm.java_class(f"{_SOURCES}.LogicalRelation$").apply(relation, is_stream)
+
+
+def sources_in(data: DataFrame) -> list[ScanSource]:
+    """The sources that a DataFrame reads, in subqueries too; one that is read twice comes twice."""
+    plan = data._jdf.queryExecution().analyzed()
+    return [source for each in (plan, *items(plan.subqueriesAll())) for source in _leaves(each)]
+
+
+def _leaves(plan: Any) -> Iterator[ScanSource]:
+    for leaf in items(plan.collectLeaves()):
+        if leaf.getClass().getSimpleName() != "LogicalRelation":
+            continue
+        relation = leaf.relation()
+        if relation.getClass().getSimpleName() == "HadoopFsRelation":
+            found = _proxy_of(relation.location())
+            if found is not None:
+                yield found.source

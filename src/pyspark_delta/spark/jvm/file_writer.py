@@ -12,19 +12,23 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.kernel.protocol.partition_values import parse_partition_directory
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
-from pyspark_delta.spark.jvm.sql_execution import run_as_query
+from pyspark_delta.spark.jvm.sql_execution import new_query, run_as_query
 from pyspark_delta.spark.jvm.versions import default_arguments, moved_class
 
+_DATASOURCES = "org.apache.spark.sql.execution.datasources"
+_WRITER = f"{_DATASOURCES}.FileFormatWriter"
 _BATCH = 0
 # What files must be like whatever the user's session says.  INT96 timestamps have no statistics;
 # lists have three levels; ids of mapped columns are part of the file.
@@ -35,6 +39,7 @@ _SESSION_CONF = {
 }
 # Directories spell timestamps in this zone, so that they can be told from local ones.
 _WRITER_OPTIONS = {"timeZone": "UTC"}
+_IDLE_SESSIONS: WeakKeyDictionary[SparkSession, list[Any]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,10 @@ class WrittenFile:
     modified_ms: int
     partition_values: Mapping[str, str | None] = field(hash=False)
 
+    def below(self, directory: str) -> WrittenFile:
+        """The same file, for a root further up; `directory` ends with a slash."""
+        return replace(self, path=directory + self.path)
+
 
 def write_files(
     jvm: JvmSession,
@@ -62,22 +71,18 @@ def write_files(
     Partition columns are named as in `data`; of columns with the same name the last one makes
     the directories, and the others go into the files.  `options` are Spark's Parquet options.
     """
-    query = data._jdf.queryExecution()
+    query = new_query(jvm, data)
     output = query.analyzed().output()
-    by_name = {attribute.name(): attribute for attribute in items(output)}
-    session = _session(jvm)
-    with _sink_log(jvm, session) as (sink_log, directory):
+    by_name = {each.name(): each for each in items(output)} if partition_columns else {}
+    with _writer_session(jvm) as session, _sink_log(jvm, session) as (sink_log, directory):
         protocol = moved_class(jvm, "ManifestFileCommitProtocol")(str(uuid4()), root)
         protocol.setupManifestOptions(sink_log, _BATCH)
-        files = "org.apache.spark.sql.execution.datasources"
-        writer = jvm.java_class(f"{files}.FileFormatWriter$")
-        output_spec = jvm.java_class(f"{files}.FileFormatWriter").OutputSpec
         arguments: tuple[Any, ...] = (
             session,
             query.executedPlan(),
-            jvm.java_class(f"{files}.parquet.ParquetFileFormat")(),
+            jvm.java_class(f"{_DATASOURCES}.parquet.ParquetFileFormat")(),
             protocol,
-            output_spec(root, jvm.scala_map({}), output),
+            jvm.static(_WRITER, "OutputSpec")(root, jvm.scala_map({}), output),
             session.sessionState().newHadoopConf(),
             jvm.seq([by_name[name] for name in partition_columns]),
             jvm.none(),  # no buckets
@@ -85,17 +90,31 @@ def write_files(
             jvm.scala_map({**(options or {}), **_WRITER_OPTIONS}),
             0,  # no static partitions
         )
-        arguments += default_arguments(writer, "write", len(arguments))
-        run_as_query(jvm, query, "Delta write", lambda: writer.write(*arguments))
+        arguments += default_arguments(jvm, f"{_WRITER}$", "write", len(arguments))
+        write = jvm.java_class(f"{_WRITER}$").write
+        run_as_query(jvm, query, "Delta write", lambda: write(*arguments))
         return _logged_files(directory / str(_BATCH), _root_path(jvm, root))
 
 
-def _session(jvm: JvmSession) -> Any:
-    session = jvm.session.cloneSession()
-    conf = session.conf()
-    for key, value in _SESSION_CONF.items():
-        conf.set(key, value)
-    return session
+@contextmanager
+def _writer_session(jvm: JvmSession) -> Iterator[Any]:
+    """A session with the user's settings but for `_SESSION_CONF`, for one write at a time.
+
+    Sessions are used again: Spark keeps a listener for each until it is collected.
+    """
+    idle = _IDLE_SESSIONS.setdefault(jvm.spark, [])
+    own = jvm.session.sessionState().conf().settings()
+    try:
+        session = idle.pop()
+        conf = session.sessionState().conf()
+        conf.clear()
+        conf.settings().putAll(own)
+    except (IndexError, Py4JJavaError):  # none is idle; or a thread changes settings just now
+        session = jvm.session.cloneSession()
+        conf = session.sessionState().conf()
+    conf.settings().putAll(_SESSION_CONF)
+    yield session
+    idle.append(session)
 
 
 @contextmanager

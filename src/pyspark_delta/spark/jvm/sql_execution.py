@@ -11,8 +11,23 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 
 from pyspark_delta.spark.jvm.gateway import JvmSession
+
+
+def new_query(jvm: JvmSession, data: DataFrame) -> Any:
+    """A `QueryExecution` of the data, planned anew.
+
+    The one that a DataFrame holds is planned once for all: it would write the time of its first
+    run again, and the files that a table had then.
+    """
+    analyzed = data._jdf.queryExecution().analyzed()
+    return (
+        jvm.java_class("org.apache.spark.sql.classic.Dataset$")
+        .ofRows(jvm.session, analyzed)
+        .queryExecution()
+    )
 
 
 def run_as_query(

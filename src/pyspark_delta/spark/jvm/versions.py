@@ -31,25 +31,21 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
 
 def moved_class(jvm: JvmSession, name: str) -> Any:
     """The class of that short name, wherever this Spark has it."""
-    for place in _PLACES[name]:
-        found = jvm.java_class(place)
-        if isinstance(found, JavaClass):
-            return found
-    raise OperationNotAllowedError(
-        "DELTA_OPERATION_NOT_ALLOWED", operation=f"Spark {jvm.spark.version}, without {name},"
-    )
+    return jvm.remembered(f"moved {name}", lambda: _moved_class(jvm, name))
 
 
-def default_arguments(scala_object: Any, method: str, given: int) -> tuple[Any, ...]:
+def default_arguments(
+    jvm: JvmSession, object_name: str, method: str, given: int
+) -> tuple[Any, ...]:
     """Defaults of the parameters that a newer Spark has behind the `given` ones.
 
-    Scala compiles the default of parameter N of `method` into a method `method$default$N`.
+    Scala compiles the default of parameter N of `method` into a method `method$default$N` of the
+    object, which `object_name` names as `JvmSession.java_class` takes it.
     """
-    names = {each for each in dir(scala_object) if each.startswith(f"{method}$default$")}
-    defaults: list[Any] = []
-    while (name := f"{method}$default${given + len(defaults) + 1}") in names:
-        defaults.append(getattr(scala_object, name)())
-    return tuple(defaults)
+    return jvm.remembered(  # type: ignore[no-any-return]
+        f"{object_name}.{method} after {given}",
+        lambda: _default_arguments(jvm.java_class(object_name), method, given),
+    )
 
 
 def warn_if_untested(version: str) -> None:
@@ -62,3 +58,21 @@ def warn_if_untested(version: str) -> None:
             "look for a newer release if something fails.",
             stacklevel=3,
         )
+
+
+def _moved_class(jvm: JvmSession, name: str) -> Any:
+    for place in _PLACES[name]:
+        found = jvm.java_class(place)
+        if isinstance(found, JavaClass):
+            return found
+    raise OperationNotAllowedError(
+        "DELTA_OPERATION_NOT_ALLOWED", operation=f"Spark {jvm.spark.version}, without {name},"
+    )
+
+
+def _default_arguments(scala_object: Any, method: str, given: int) -> tuple[Any, ...]:
+    names = {each for each in dir(scala_object) if each.startswith(f"{method}$default$")}
+    defaults: list[Any] = []
+    while (name := f"{method}$default${given + len(defaults) + 1}") in names:
+        defaults.append(getattr(scala_object, name)())
+    return tuple(defaults)

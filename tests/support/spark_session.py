@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
+# Not UTC, so that a time taken for local, or for UTC, shows.
+TIME_ZONE = "America/Los_Angeles"
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session on two threads, in a zone that is not UTC."""
+
+def local_session(home: Path) -> Iterator[SparkSession]:
+    """A local session on two threads, stopped when the iterator goes on."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    home = tmp_path_factory.mktemp("spark")
+    # As in an activated environment: Spark's workers find this package, and so its data source.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = (
         SparkSession.builder.master("local[2]")
         .appName("tests")
@@ -23,7 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.memory", "1g")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "America/Los_Angeles")
+        .config("spark.sql.session.timeZone", TIME_ZONE)
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
         .getOrCreate()

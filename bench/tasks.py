@@ -1,0 +1,180 @@
+"""What a driver can be asked to do.  Each task times what a user would wait for, and nothing else.
+
+The format says who works: "delta" is this package or delta-spark, whichever the driver runs, and
+"parquet" is plain Spark.  Answers are plain JSON, equal when the data is equal.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bench.measure import Timed, timed
+from pyspark_delta import DeltaLog
+
+PARTITIONS = 20
+
+
+def rows(spark: SparkSession, start: int, count: int, tasks: int) -> DataFrame:
+    """Seven columns of the usual types, the last of them with 20 values."""
+    number = F.col("id")
+    return spark.range(start, start + count, 1, tasks).select(
+        number,
+        ((number * 7919) % 1_000_003 / 100).alias("amount"),
+        F.concat(F.lit("name-"), number % 100_000).alias("name"),
+        F.date_add(F.lit("2020-01-01").cast("date"), (number % 1500).cast("int")).alias("day"),
+        F.timestamp_seconds(number + 1_600_000_000).alias("time"),
+        F.hex(number * 2_654_435_761).alias("code"),
+        (number % PARTITIONS).cast("int").alias("bucket"),
+    )
+
+
+def write(
+    spark: SparkSession,
+    path: str,
+    format: str,
+    count: int,
+    tasks: int = 4,
+    partition_by: list[str] | None = None,
+    options: dict[str, str] | None = None,
+) -> Timed:
+    """Write a new table.  What earlier writes left to the disk is waited for before."""
+    shutil.rmtree(path, ignore_errors=True)
+    os.sync()
+    data = rows(spark, 0, count, tasks)
+    writer = data.write.format(format).options(**(options or {}))
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    return Timed(timed(lambda: writer.save(path)).seconds)
+
+
+def append(spark: SparkSession, path: str, format: str, start: int, count: int) -> Timed:
+    """Append rows in one file, from the expression that makes them to the commit."""
+
+    def work() -> None:
+        rows(spark, start, count, 1).write.format(format).mode("append").save(path)
+
+    return Timed(timed(work).seconds)
+
+
+def copy(spark: SparkSession, source: str, path: str, tasks: int) -> Timed:
+    """A Delta table with the rows of Parquet files."""
+    data = spark.read.parquet(source).repartition(tasks)
+    return Timed(timed(lambda: data.write.format("delta").save(path)).seconds)
+
+
+def scan(spark: SparkSession, path: str, format: str) -> Timed:
+    """Every column of every row, which goes nowhere."""
+
+    def work() -> None:
+        frame = spark.read.format(format).load(path)
+        frame.write.format("noop").mode("overwrite").save()
+
+    return Timed(timed(work).seconds)
+
+
+def totals(spark: SparkSession, path: str, format: str, columns: list[str]) -> Timed:
+    """Load and sum columns."""
+
+    def work() -> list[Any]:
+        frame = spark.read.format(format).load(path)
+        return list(frame.agg(*[F.sum(column) for column in columns]).collect()[0])
+
+    done = timed(work)
+    return Timed(done.seconds, _plain(done.answer))
+
+
+def find(spark: SparkSession, path: str, format: str, key: int) -> Timed:
+    """The row of a key, and how many files were opened for it."""
+    frames: list[DataFrame] = []
+
+    def work() -> list[Any]:
+        frames.append(spark.read.format(format).load(path).where(F.col("id") == key))
+        return [list(row) for row in frames[0].collect()]
+
+    done = timed(work)
+    return Timed(done.seconds, [_plain(done.answer), _files_read(frames[0])])
+
+
+def digest(spark: SparkSession, path: str, format: str) -> Timed:
+    """How many rows there are, and a sum over a hash of all their values."""
+    frame = spark.read.format(format).load(path)
+    hashed: Column = F.xxhash64(*[F.col(name) for name in sorted(frame.columns)])
+    found = frame.agg(F.count("*"), F.sum(hashed.cast("decimal(38,0)"))).collect()[0]
+    return Timed(0.0, [str(value) for value in found])
+
+
+def delete(spark: SparkSession, path: str, condition: str) -> Timed:
+    """Delete rows with delta-spark."""
+    jvm: Any = spark._jvm
+    table = jvm.io.delta.tables.DeltaTable.forPath(spark._jsparkSession, path)
+    return Timed(timed(lambda: table.delete(condition)).seconds)
+
+
+def plan(spark: SparkSession, path: str, key: int, is_cold: bool) -> Timed:
+    """Load a table and plan a query that finds one key, up to the tasks that would run.
+
+    Cold is without anything that is remembered about the table.
+    """
+    if is_cold:
+        forget(spark)
+    frames: list[DataFrame] = []
+
+    def work() -> int:
+        frames.append(spark.read.format("delta").load(path).where(F.col("id") == key))
+        tasks: int = frames[0]._jdf.queryExecution().toRdd().getNumPartitions()
+        return tasks
+
+    done = timed(work)
+    return Timed(done.seconds, [done.answer, _files_read(frames[0])])
+
+
+def forget(spark: SparkSession) -> None:
+    """Drop what either implementation remembers about tables."""
+    if "DeltaSparkSessionExtension" in (spark.conf.get("spark.sql.extensions", "") or ""):
+        jvm: Any = spark._jvm
+        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    else:
+        DeltaLog.clear_cache()
+
+
+def memory(spark: SparkSession) -> Timed:
+    """Bytes that the driver holds: the JVM, and this Python process, now and at most."""
+    jvm: Any = spark._jvm
+    pids = {"jvm": jvm.java.lang.ProcessHandle.current().pid(), "python": os.getpid()}
+    return Timed(0.0, {name: _memory_of(pid) for name, pid in pids.items()})
+
+
+def _memory_of(pid: int) -> dict[str, int]:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    fields = dict(line.split(":", 1) for line in lines)
+    return {
+        "now": int(fields["VmRSS"].split()[0]) * 1024,
+        "peak": int(fields["VmHWM"].split()[0]) * 1024,
+    }
+
+
+def _files_read(frame: DataFrame) -> int:
+    scan_node = frame._jdf.queryExecution().executedPlan().collectLeaves().apply(0)
+    files: int = scan_node.metrics().apply("numFiles").value()
+    return files
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.9g}")  # sums of doubles depend on their order
+    return value if value is None or isinstance(value, int) else str(value)
+
+
+TASKS: dict[str, Callable[..., Timed]] = {
+    each.__name__: each
+    for each in (write, append, copy, scan, totals, find, digest, delete, plan, memory)
+}

@@ -1,0 +1,70 @@
+"""`install_as_delta`: programs that import `delta` get this package, as PyMySQL does for MySQLdb.
+
+Nothing is looked up on disk: the modules `delta`, `delta.tables`, `delta.exceptions` and
+`delta.pip_utils` are put into `sys.modules`.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from pyspark_delta import errors, tables
+from pyspark_delta.errors.table import OperationNotAllowedError
+from pyspark_delta.spark.pip import configure_spark_with_delta_pip
+
+_MARK = "__pyspark_delta__"
+_EXCEPTIONS = (
+    "ConcurrentAppendException",
+    "ConcurrentDeleteDeleteException",
+    "ConcurrentDeleteReadException",
+    "ConcurrentTransactionException",
+    "ConcurrentWriteException",
+    "DeltaConcurrentModificationException",
+    "MetadataChangedException",
+    "ProtocolChangedException",
+)
+# Module -> what delta-spark has there, as far as it is here.
+_MODULES: dict[str, dict[str, object]] = {
+    "delta": {
+        "DeltaTable": tables.DeltaTable,
+        "configure_spark_with_delta_pip": configure_spark_with_delta_pip,
+    },
+    "delta.tables": {name: getattr(tables, name) for name in tables.__all__},
+    "delta.exceptions": {name: getattr(errors, name) for name in _EXCEPTIONS},
+    "delta.pip_utils": {"configure_spark_with_delta_pip": configure_spark_with_delta_pip},
+}
+
+
+def install_as_delta() -> None:
+    """Let `import delta` and its modules mean this package, for the rest of the process.
+
+    Call it before anything imports delta-spark; a second call changes nothing.
+    """
+    present = sys.modules.get("delta")
+    if present is not None:
+        if getattr(present, _MARK, False):
+            return
+        raise OperationNotAllowedError(
+            "DELTA_PACKAGE_IMPORTED_ALREADY", location=str(getattr(present, "__file__", "delta"))
+        )
+    for name, members in _MODULES.items():
+        sys.modules[name] = _module(name, members)
+    for name in _MODULES:
+        package, _, child = name.partition(".")
+        if child:
+            setattr(sys.modules[package], child, sys.modules[name])
+
+
+def _module(name: str, members: dict[str, object]) -> ModuleType:
+    module = ModuleType(name, "Names of delta-spark, served by pyspark_delta.")
+    is_package = "." not in name
+    module.__spec__ = ModuleSpec(name, None, origin="pyspark_delta", is_package=is_package)
+    module.__package__ = name.partition(".")[0]
+    if is_package:
+        module.__path__ = []  # a package, with no other modules than these
+    module.__dict__.update(members)
+    module.__dict__["__all__"] = sorted(members)
+    setattr(module, _MARK, True)
+    return module

@@ -1,0 +1,375 @@
+"""Rows as Arrow to data files of a table, and the `AddFile` actions that would add them.
+
+For workers that have rows in Python; the native writer is `writer`.  A file is made in a
+temporary one and appears at its final path whole.  Which data fits a table is decided before, on
+the schemas; here NOT NULL alone is checked, for that takes the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from tempfile import TemporaryFile
+from typing import IO, Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyspark_delta.errors.table import ConstraintError, SchemaError
+from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
+from pyspark_delta.kernel.protocol.column_mapping import (
+    ColumnMappingMode,
+    field_ids,
+    physical_name,
+    physical_schema,
+)
+from pyspark_delta.kernel.protocol.constraints import not_null_fields
+from pyspark_delta.kernel.protocol.features import supported_features
+from pyspark_delta.kernel.protocol.partition_values import (
+    format_partition_value,
+    partition_directory,
+)
+from pyspark_delta.kernel.protocol.properties import (
+    NUM_INDEXED_COLUMNS,
+    STATS_COLUMNS,
+    STRING_PREFIX_LENGTH,
+    WRITE_PARTITION_COLUMNS,
+    property_value,
+)
+from pyspark_delta.kernel.protocol.schema_checks import without_void
+from pyspark_delta.kernel.protocol.schema_merge import as_nullable
+from pyspark_delta.kernel.protocol.stats import DEFAULT_PREFIX_LENGTH, format_stats
+from pyspark_delta.kernel.protocol.stats_columns import StatsColumn, stats_columns
+from pyspark_delta.kernel.protocol.types import (
+    DOUBLE,
+    FLOAT,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    column_name,
+)
+from pyspark_delta.kernel.scan.arrow_types import arrow_type
+from pyspark_delta.kernel.scan.plan import mapping_mode
+from pyspark_delta.kernel.scan.projection import Projection, ProjectionError, project
+from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.kernel.storage.uris import encode_path
+from pyspark_delta.spark.file_stats import FooterStats, footer_stats
+
+CODECS: Mapping[str, tuple[str, str]] = {
+    "none": ("NONE", ""),
+    "uncompressed": ("NONE", ""),
+    "snappy": ("SNAPPY", ".snappy"),
+    "gzip": ("GZIP", ".gz"),
+    "lz4": ("LZ4", ".lz4raw"),
+    "lz4_raw": ("LZ4", ".lz4raw"),
+    "brotli": ("BROTLI", ".br"),
+    "zstd": ("ZSTD", ".zstd"),
+}
+"""What Spark's option `compression` may be -> what pyarrow calls it, and a mark in file names."""
+
+_GROUP_ROWS = 1 << 20
+_GROUP_BYTES = 64 << 20
+_BUFFERED_BYTES = 256 << 20
+_OPEN_FILES = 64
+_CHUNK_BYTES = 4 << 20
+_FIELD_ID = "PARQUET:field_id"
+
+# The partition values of a file, in the log's spelling.
+_Key = tuple[str | None, ...]
+
+
+@dataclass(slots=True)
+class _File:
+    """A file that rows are still added to: some in a temporary file, the last ones in memory."""
+
+    key: _Key
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    num_bytes: int = 0
+    num_rows: int = 0
+    content: IO[bytes] | None = None
+    parquet: Any = None
+    with_nan: set[tuple[str, ...]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    path: str
+    key: _Key
+    with_nan: frozenset[tuple[str, ...]]
+
+
+class ArrowWriter:
+    """Writes rows of one task into files of a table, a directory per combination of partitions.
+
+    `columns` are those of the batches to come.  Used as `write`, `write`, ..., `finish`.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        metadata: Metadata,
+        protocol: Protocol,
+        columns: pa.Schema,
+        *,
+        task: int = 0,
+        compression: str = "snappy",
+        max_records: int | None = None,
+        data_change: bool = True,
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._protocol = protocol
+        self._task = task
+        self._codec, self._mark = CODECS[compression]
+        self._max_records = max_records
+        self._data_change = data_change
+        self._mode = mapping_mode(metadata)
+        self._required = not_null_fields(metadata.schema)
+        # Nulls are looked for in the rows; in files, as Spark writes them, every column takes them.
+        self._stored = as_nullable(without_void(metadata.schema))
+        self._alignment = _Alignment(self._stored, columns)
+        self._in_file = self._stored
+        if property_value(metadata.configuration, WRITE_PARTITION_COLUMNS) is False:
+            self._in_file = as_nullable(without_void(metadata.data_schema))
+        self._physical = physical_schema(self._in_file, self._mode)
+        ids = {} if self._mode is ColumnMappingMode.NONE else field_ids(self._in_file)
+        self._schema = pa.schema([_physical_field(f, (), ids) for f in self._physical])
+        self._stats = _stats_columns(metadata, self._mode)
+        self._files: dict[_Key, _File] = {}
+        self._written: list[_Written] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take some rows; ConstraintError when one lacks a value that the table requires."""
+        rows = self._alignment.aligned(batch)
+        for rule in self._required:
+            if _leaf(rows, rule.path).null_count:
+                raise ConstraintError(
+                    "DELTA_NOT_NULL_CONSTRAINT_VIOLATED", columnName=column_name(rule.path)
+                )
+        for key, group in self._by_partition(rows):
+            self._add(key, self._as_physical(group))
+        while sum(file.num_bytes for file in self._files.values()) > _BUFFERED_BYTES:
+            self._flush(max(self._files.values(), key=lambda file: file.num_bytes))
+
+    def finish(self) -> list[AddFile]:
+        """Close all files; the actions that would add them to the table."""
+        for key in list(self._files):
+            self._close(self._files.pop(key))
+        paths = [file.path for file in self._written]
+        footers = footer_stats(self._store, paths, self._stats, self._physical)
+        return [
+            self._action(file, footer) for file, footer in zip(self._written, footers, strict=True)
+        ]
+
+    def _by_partition(self, rows: pa.RecordBatch) -> Iterator[tuple[_Key, pa.RecordBatch]]:
+        fields = self._metadata.partition_schema.fields
+        if not fields:
+            yield (), rows
+            return
+        names = [str(place) for place in range(len(fields))]
+        keys = [_log_values(rows.column(f.name), f) for f in fields]
+        places = pa.array(range(rows.num_rows), pa.int64())
+        groups = (
+            pa.table([*keys, places], names=[*names, "row"])
+            .group_by(names, use_threads=False)
+            .aggregate([("row", "list")])
+        )
+        if groups.num_rows == 1:
+            yield tuple(groups.column(name)[0].as_py() for name in names), rows
+            return
+        listed = groups.column("row_list")
+        for group, key in enumerate(groups.select(names).to_pylist()):
+            yield tuple(key[name] for name in names), rows.take(listed[group].values)
+
+    def _as_physical(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            _viewed(rows.column(f.name), target.type)
+            for f, target in zip(self._in_file, self._schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _add(self, key: _Key, rows: pa.RecordBatch) -> None:
+        while rows.num_rows:
+            file = self._files.pop(key, None) or _File(key)
+            self._files[key] = file  # the last one is the one used last
+            taken = rows
+            if self._max_records is not None:
+                taken = rows.slice(0, self._max_records - file.num_rows)
+            rows = rows.slice(taken.num_rows)
+            file.batches.append(taken)
+            file.num_rows += taken.num_rows
+            file.num_bytes += taken.nbytes
+            if file.num_rows == self._max_records:
+                self._close(self._files.pop(key))
+            elif file.num_bytes >= _GROUP_BYTES or _buffered_rows(file) >= _GROUP_ROWS:
+                self._flush(file)
+
+    def _flush(self, file: _File) -> None:
+        """Put what is in memory into the temporary file, as one row group."""
+        if file.parquet is None:
+            self._close_oldest_if_many()
+            # Closed when the file is; pyarrow writes to it until then.
+            file.content = TemporaryFile()  # noqa: SIM115
+            file.parquet = pq.ParquetWriter(
+                file.content,
+                self._schema,
+                compression=self._codec,
+                store_schema=False,
+                store_decimal_as_integer=True,
+            )
+        rows = pa.Table.from_batches(file.batches, self._schema)
+        file.batches, file.num_bytes = [], 0
+        file.with_nan.update(_columns_with_nan(rows, self._stats))
+        file.parquet.write_table(rows, row_group_size=max(rows.num_rows, 1))
+
+    def _close_oldest_if_many(self) -> None:
+        opened = [key for key, file in self._files.items() if file.parquet is not None]
+        if len(opened) >= _OPEN_FILES:
+            self._close(self._files.pop(opened[0]))
+
+    def _close(self, file: _File) -> None:
+        if file.batches:
+            self._flush(file)
+        if file.content is None:
+            return
+        with file.content as content:
+            file.parquet.close()
+            path = self._new_path(file.key)
+            self._store.create_from(path, _chunks(content))
+        self._written.append(_Written(path=path, key=file.key, with_nan=frozenset(file.with_nan)))
+
+    def _new_path(self, key: _Key) -> str:
+        values = self._partition_values(key)
+        directory = partition_directory(list(values), values)
+        name = f"part-{self._task:05}-{uuid4()}.c000{self._mark}.parquet"
+        return f"{directory}/{name}" if directory else name
+
+    def _partition_values(self, key: _Key) -> dict[str, str | None]:
+        fields = self._metadata.partition_schema
+        return {physical_name(f, self._mode): v for f, v in zip(fields, key, strict=True)}
+
+    def _action(self, file: _Written, footer: FooterStats) -> AddFile:
+        info = self._store.stat(file.path)
+        # Footers of pyarrow leave NaN out, which is above all numbers to Spark.
+        columns = [
+            replace(column, maximum=None) if column.path in file.with_nan else column
+            for column in footer.columns
+        ]
+        prefix = property_value(self._metadata.configuration, STRING_PREFIX_LENGTH)
+        has_vectors = "deletionVectors" in supported_features(self._protocol)
+        return AddFile(
+            path=encode_path(file.path),
+            partition_values=self._partition_values(file.key),
+            size=info.size,
+            modification_time=info.modified_ms,
+            data_change=self._data_change,
+            stats=format_stats(
+                footer.num_records,
+                columns,
+                tight_bounds=True if has_vectors else None,
+                prefix_length=DEFAULT_PREFIX_LENGTH if prefix is None else prefix,
+            ),
+        )
+
+
+class _Alignment:
+    """From the columns of the data to those of the table: by name, ignoring case."""
+
+    def __init__(self, stored: StructType, columns: pa.Schema) -> None:
+        self._places = [
+            place
+            for place, f in enumerate(columns)
+            # A column of nothing has no type to look at: it is as if it were absent.
+            if stored.get(f.name) is not None and not pa.types.is_null(f.type)
+        ]
+        self._schema = pa.schema([pa.field(f.name, arrow_type(f.data_type)) for f in stored])
+        present = pa.schema([columns.field(place) for place in self._places])
+        try:
+            self._projection: Projection = project(stored, present)
+        except ProjectionError as error:
+            raise SchemaError("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=str(error)) from error
+
+    def aligned(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        present = batch.select(self._places)
+        return pa.RecordBatch.from_arrays(self._projection.columns(present), schema=self._schema)
+
+
+def _log_values(column: pa.Array, f: StructField) -> pa.Array:
+    """A column's values as the log spells them."""
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    encoded = column.dictionary_encode()
+    texts = [
+        format_partition_value(value, f.data_type, column=f.name)
+        for value in encoded.dictionary.to_pylist()
+    ]
+    return pa.array(texts, pa.string()).take(encoded.indices)
+
+
+def _columns_with_nan(rows: pa.Table, columns: Sequence[StatsColumn]) -> Iterator[tuple[str, ...]]:
+    for column in columns:
+        if column.has_bounds and column.data_type in (FLOAT, DOUBLE):
+            values = _leaf(rows, column.physical_path)
+            if pc.any(pc.is_nan(values)).as_py():
+                yield column.physical_path
+
+
+def _leaf(rows: pa.RecordBatch | pa.Table, path: Sequence[str]) -> pa.Array | pa.ChunkedArray:
+    found = rows.column(path[0])
+    return pc.struct_field(found, list(path[1:])) if len(path) > 1 else found
+
+
+def _viewed(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """The same values under the names that nested fields have in files."""
+    return column if column.type.equals(target, check_metadata=True) else column.view(target)
+
+
+def _buffered_rows(file: _File) -> int:
+    return sum(batch.num_rows for batch in file.batches)
+
+
+def _chunks(content: IO[bytes]) -> Iterator[bytes]:
+    content.seek(0)
+    while chunk := content.read(_CHUNK_BYTES):
+        yield chunk
+
+
+def _stats_columns(metadata: Metadata, mode: ColumnMappingMode) -> tuple[StatsColumn, ...]:
+    configuration = metadata.configuration
+    return stats_columns(
+        metadata.schema,
+        metadata.partition_columns,
+        mode=mode,
+        num_indexed=property_value(configuration, NUM_INDEXED_COLUMNS),
+        listed=configuration.get(STATS_COLUMNS.key),
+    )
+
+
+def _physical_field(
+    f: StructField, parent: tuple[str, ...], ids: Mapping[tuple[str, ...], int]
+) -> pa.Field:
+    path = (*parent, f.name)
+    metadata = {_FIELD_ID: str(ids[path])} if path in ids else None
+    return pa.field(f.name, _physical_type(f.data_type, path, ids), f.nullable, metadata)
+
+
+def _physical_type(
+    data_type: DataType, path: tuple[str, ...], ids: Mapping[tuple[str, ...], int]
+) -> pa.DataType:
+    match data_type:
+        case StructType():
+            return pa.struct([_physical_field(f, path, ids) for f in data_type])
+        case ArrayType():
+            element = StructField("element", data_type.element_type, data_type.contains_null)
+            return pa.list_(_physical_field(element, path, ids))
+        case MapType():
+            key = StructField("key", data_type.key_type, nullable=False)
+            value = StructField("value", data_type.value_type, data_type.value_contains_null)
+            return pa.map_(_physical_field(key, path, ids), _physical_field(value, path, ids))
+    return arrow_type(data_type)

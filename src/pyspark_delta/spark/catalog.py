@@ -1,0 +1,139 @@
+"""Names of tables: in Spark's session catalog, or `delta.`/path`` for one that is in no catalog.
+
+>>> is_path_name(("delta", "/data/events")), is_path_name(("delta", "events"))
+(True, False)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from pyspark_delta.errors.table import OperationNotAllowedError, TableNotFoundError
+from pyspark_delta.kernel.protocol.types import StructField, StructType, map_fields
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.spark.jvm.catalog import (
+    SESSION_CATALOG,
+    CatalogEntry,
+    current_catalog,
+    find_entry,
+    is_temporary_view,
+    parse_name,
+    replace_schema,
+)
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.table_access import open_log
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:/")
+# What Spark itself reads of a column's metadata; how Delta keeps it is nobody's affair there.
+_SHOWN_METADATA = ("comment", "__CHAR_VARCHAR_TYPE_STRING")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableName:
+    """What a name means: a path, or a place in the session catalog and the entry found there.
+
+    `database` is None for the current one.
+    """
+
+    path: str | None = None
+    database: str | None = None
+    table: str = ""
+    entry: CatalogEntry | None = None
+
+    @property
+    def shown(self) -> str:
+        """The name for messages and the history."""
+        if self.path is not None:
+            return f"delta.`{self.path}`"
+        if self.entry is not None:
+            return self.entry.name
+        return ".".join(part for part in (SESSION_CATALOG, self.database, self.table) if part)
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether it is a path, or the name of a Delta table that exists."""
+        return self.path is not None or (self.entry is not None and self.entry.is_delta)
+
+    @property
+    def location(self) -> str | None:
+        """Where the table is, when that is known."""
+        return self.path if self.entry is None else self.entry.location
+
+
+def is_path_name(parts: Sequence[str]) -> bool:
+    """Whether a name is of the form `delta.`/path``."""
+    return len(parts) == 2 and parts[0].lower() == "delta" and bool(_ABSOLUTE.match(parts[1]))
+
+
+def look_up(spark: SparkSession, name: str | Sequence[str]) -> TableName | None:
+    """What a name means; None when it belongs to another catalog than Spark's own.
+
+    The name may be of a table that does not exist.  Temporary views are not looked at.
+    """
+    jvm = JvmSession(spark)
+    parts = parse_name(jvm, name) if isinstance(name, str) else tuple(name)
+    if is_path_name(parts):
+        return TableName(path=parts[1])
+    if len(parts) == 3 and parts[0].lower() == SESSION_CATALOG:
+        parts = parts[1:]
+    elif len(parts) > 2 or current_catalog(jvm).lower() != SESSION_CATALOG:
+        return None
+    database = parts[0] if len(parts) == 2 else None
+    return TableName(database=database, table=parts[-1], entry=find_entry(jvm, database, parts[-1]))
+
+
+def look_up_relation(spark: SparkSession, name: str | Sequence[str]) -> TableName | None:
+    """As `look_up`, for reads and inserts, where a temporary view stands before a table."""
+    jvm = JvmSession(spark)
+    parts = parse_name(jvm, name) if isinstance(name, str) else tuple(name)
+    if not is_path_name(parts) and is_temporary_view(jvm, parts):
+        return None
+    return look_up(spark, parts)
+
+
+def resolve_table(spark: SparkSession, name: str) -> TableName:
+    """The Delta table of that name; TableNotFoundError when there is none."""
+    found = look_up_relation(spark, name)
+    if found is None or (found.path is None and found.entry is None):
+        raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=name)
+    if not found.is_delta:
+        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=found.shown)
+    return found
+
+
+def table_log(spark: SparkSession, name: str) -> DeltaLog:
+    """The log of the Delta table of that name."""
+    return log_of(spark, resolve_table(spark, name))
+
+
+def log_of(spark: SparkSession, table: TableName) -> DeltaLog:
+    """The log of a table whose location is known."""
+    if table.location is None:
+        raise OperationNotAllowedError(
+            "DELTA_OPERATION_NOT_ALLOWED", operation=f"{table.shown}, which has no location,"
+        )
+    return open_log(spark, table.location)
+
+
+def shown_schema(schema: StructType) -> StructType:
+    """A table's columns as the catalog keeps them."""
+
+    def plain(f: StructField) -> StructField:
+        kept = {key: value for key, value in f.metadata.items() if key in _SHOWN_METADATA}
+        return StructField(f.name, f.data_type, f.nullable, kept)
+
+    shown = map_fields(schema, plain)
+    assert isinstance(shown, StructType)
+    return shown
+
+
+def show_columns(spark: SparkSession, table: TableName) -> None:
+    """Let the catalog show the columns that the newest version has."""
+    if table.entry is None or not table.entry.is_delta:
+        return
+    schema = log_of(spark, table).update().metadata.schema
+    replace_schema(JvmSession(spark), table.entry, shown_schema(schema))

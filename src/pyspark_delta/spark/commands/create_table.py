@@ -1,0 +1,269 @@
+"""CREATE TABLE and REPLACE TABLE without a query: a table's definition becomes a commit.
+
+Where a log exists already, CREATE checks that it says the same and only makes the table known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from pyspark_delta.errors.table import (
+    OperationNotAllowedError,
+    SchemaError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol.actions import Action, Metadata
+from pyspark_delta.kernel.protocol.column_defaults import without_exists_defaults
+from pyspark_delta.kernel.protocol.column_mapping import physical_path, without_mapping
+from pyspark_delta.kernel.protocol.domains import (
+    CLUSTERING,
+    clustering_columns,
+    clustering_domain,
+    tombstone,
+)
+from pyspark_delta.kernel.protocol.feature_upgrade import upgraded
+from pyspark_delta.kernel.protocol.features import supported_features
+from pyspark_delta.kernel.protocol.operations import create_table, replace_table
+from pyspark_delta.kernel.protocol.properties import COLUMN_MAPPING_MAX_ID
+from pyspark_delta.kernel.protocol.schema_checks import check_partition_columns
+from pyspark_delta.kernel.protocol.schema_json import format_schema
+from pyspark_delta.kernel.protocol.schema_merge import schema_differences
+from pyspark_delta.kernel.protocol.types import StructType, column_name
+from pyspark_delta.kernel.scan.plan import mapping_mode
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from pyspark_delta.spark.catalog import TableName
+from pyspark_delta.spark.table_places import TablePlace, new_table_properties, place_of, register
+
+_MOST_CLUSTERING_COLUMNS = 4
+_CLUSTERING_FEATURE = "clustering"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDefinition:
+    """What a user says about a table.
+
+    An empty `schema` means that the log at `location` has it.  With `replaces` an existing table
+    becomes this one, with `creates` one that is missing is made.
+    """
+
+    name: TableName
+    schema: StructType = field(default_factory=StructType)
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[tuple[str, ...], ...] = ()
+    location: str | None = None
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    creates: bool = True
+    replaces: bool = False
+    if_not_exists: bool = False
+
+
+def run_create_table(spark: SparkSession, definition: TableDefinition) -> None:
+    """Make the table, or replace it, and let the catalog know."""
+    name = definition.name
+    if name.entry is not None and not definition.replaces:
+        return _check_exists(definition)
+    _check_definition(definition)
+    place = place_of(spark, name, definition.location)
+    snapshot = place.snapshot()
+    exists = snapshot is not None if name.path is not None else name.entry is not None
+    if exists and not definition.replaces:
+        return _check_exists(definition)
+    if not exists and not definition.creates:
+        raise TableNotFoundError("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=name.shown)
+    if exists:
+        _replace(spark, place, definition, snapshot)
+    elif snapshot is not None and not place.is_managed:
+        _check_same(place, definition, snapshot)
+    else:
+        _create(spark, place, definition)
+    register(spark, place)
+    return None
+
+
+def check_clustering(
+    schema: StructType, cluster_by: Sequence[Sequence[str]], partition_by: Sequence[str]
+) -> None:
+    """Refuse clustering columns that are too many, missing, or beside partition columns."""
+    if cluster_by and partition_by:
+        raise OperationNotAllowedError("DELTA_CLUSTER_BY_WITH_PARTITIONED_BY")
+    if len(cluster_by) > _MOST_CLUSTERING_COLUMNS:
+        raise OperationNotAllowedError(
+            "DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS",
+            numColumnsLimit=_MOST_CLUSTERING_COLUMNS,
+            actualNumColumns=len(cluster_by),
+        )
+    for path in cluster_by:
+        if schema.find(tuple(path)) is None:
+            raise SchemaError(
+                "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA",
+                columnName=column_name(path),
+                tableSchema=", ".join(schema.names),
+            )
+
+
+def _check_exists(definition: TableDefinition) -> None:
+    """There is such a table: fine if the user said so."""
+    if not definition.if_not_exists:
+        raise TableAlreadyExistsError("DELTA_TABLE_ALREADY_EXISTS", tableName=definition.name.shown)
+
+
+def _check_definition(definition: TableDefinition) -> None:
+    schema = definition.schema
+    if schema.fields:
+        check_partition_columns(schema, definition.partition_by)
+        check_clustering(schema, definition.cluster_by, definition.partition_by)
+    elif definition.replaces:
+        raise SchemaError("DELTA_SCHEMA_NOT_PROVIDED")
+
+
+def _create(spark: SparkSession, place: TablePlace, definition: TableDefinition) -> None:
+    if not definition.schema.fields:
+        raise _no_schema(place)
+    place.check_empty()
+    txn = place.log.start_transaction()
+    txn.update_metadata(_metadata(spark, txn, definition))
+    actions = _clustering_actions(txn, definition)
+    clustered = [column_name(path) for path in definition.cluster_by]
+    if definition.replaces:
+        operation = replace_table(
+            txn.metadata, is_managed=place.is_managed, or_create=True, cluster_by=clustered
+        )
+    else:
+        operation = create_table(txn.metadata, is_managed=place.is_managed, cluster_by=clustered)
+    txn.commit(actions, operation)
+
+
+def _replace(
+    spark: SparkSession,
+    place: TablePlace,
+    definition: TableDefinition,
+    snapshot: Snapshot | None,
+) -> None:
+    if snapshot is None:
+        raise TableNotFoundError(
+            "DELTA_METADATA_ABSENT_EXISTING_CATALOG_TABLE",
+            tableName=place.name.shown,
+            tablePath=place.location,
+            tableNameForDropCmd=place.name.shown,
+        )
+    if definition.partition_by and _CLUSTERING_FEATURE in supported_features(snapshot.protocol):
+        raise OperationNotAllowedError("DELTA_CLUSTERING_REPLACE_TABLE_WITH_PARTITIONED_TABLE")
+    txn = place.log.start_transaction()
+    removed = place.log.now_ms()
+    txn.update_metadata(_metadata(spark, txn, definition), replaces_table=True)
+    actions: list[Action] = [file.remove(removed) for file in add_files(txn.filter_files())]
+    clustering = _clustering_actions(txn, definition)
+    former = snapshot.domains.get(CLUSTERING)
+    if former is not None and not clustering:
+        clustering = [tombstone(former)]
+    operation = replace_table(
+        txn.metadata,
+        is_managed=place.is_managed,
+        or_create=definition.creates,
+        cluster_by=[column_name(path) for path in definition.cluster_by],
+    )
+    txn.commit([*actions, *clustering], operation)
+
+
+def _metadata(
+    spark: SparkSession, txn: OptimisticTransaction, definition: TableDefinition
+) -> Metadata:
+    schema = without_exists_defaults(definition.schema)
+    spelled = tuple(schema[name].name for name in definition.partition_by)
+    return Metadata(
+        id=str(uuid4()),
+        description=definition.comment,
+        schema_string=format_schema(schema),
+        partition_columns=spelled,
+        configuration=dict(new_table_properties(spark, definition.properties)),
+        created_time=txn.log.now_ms(),
+    )
+
+
+def _clustering_actions(txn: OptimisticTransaction, definition: TableDefinition) -> list[Action]:
+    if not definition.cluster_by:
+        return []
+    txn.update_protocol(upgraded(txn.protocol, [_CLUSTERING_FEATURE]))
+    mode = mapping_mode(txn.metadata)
+    return [
+        clustering_domain(physical_path(txn.schema, path, mode) for path in definition.cluster_by)
+    ]
+
+
+def _no_schema(place: TablePlace) -> SchemaError:
+    name = place.name.shown
+    if place.is_managed:
+        return SchemaError("DELTA_INVALID_MANAGED_TABLE_SYNTAX_NO_SCHEMA", tableName=name)
+    if place.has_files():
+        return SchemaError(
+            "DELTA_CREATE_EXTERNAL_TABLE_WITHOUT_TXN_LOG",
+            tableName=name,
+            path=place.location,
+            logPath=f"{place.location.rstrip('/')}/_delta_log",
+        )
+    return SchemaError(
+        "DELTA_CREATE_EXTERNAL_TABLE_WITHOUT_SCHEMA", tableName=name, path=place.location
+    )
+
+
+def _check_same(place: TablePlace, definition: TableDefinition, snapshot: Snapshot) -> None:
+    """Refuse a definition that says anything else than the log does."""
+    metadata = snapshot.metadata
+    if definition.schema.fields:
+        specified = without_exists_defaults(definition.schema)
+        differences = schema_differences(without_mapping(metadata.schema), specified)
+        if differences:
+            raise SchemaError(
+                "DELTA_CREATE_TABLE_SCHEME_MISMATCH",
+                path=place.location,
+                specifiedSchema=specified,
+                existingSchema=metadata.schema,
+                schemaDifferences="; ".join(differences),
+            )
+        if definition.partition_by != metadata.partition_columns:
+            raise SchemaError(
+                "DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING",
+                path=place.location,
+                specifiedColumns=", ".join(definition.partition_by),
+                existingColumns=", ".join(metadata.partition_columns),
+            )
+        _check_same_clustering(place, definition, snapshot)
+    if definition.properties:
+        specified_properties = _comparable(definition.properties)
+        existing = _comparable(metadata.configuration)
+        if specified_properties != existing:
+            raise SchemaError(
+                "DELTA_CREATE_TABLE_WITH_DIFFERENT_PROPERTY",
+                path=place.location,
+                specifiedProperties=specified_properties,
+                existingProperties=existing,
+            )
+
+
+def _check_same_clustering(
+    place: TablePlace, definition: TableDefinition, snapshot: Snapshot
+) -> None:
+    schema, mode = snapshot.metadata.schema, mapping_mode(snapshot.metadata)
+    existing = clustering_columns(snapshot.domains) or ()
+    specified = tuple(tuple(physical_path(schema, path, mode)) for path in definition.cluster_by)
+    if specified != existing:
+        raise SchemaError(
+            "DELTA_CREATE_TABLE_WITH_DIFFERENT_CLUSTERING",
+            path=place.location,
+            specifiedColumns=", ".join(column_name(path) for path in definition.cluster_by),
+            existingColumns=", ".join(column_name(path) for path in existing),
+        )
+
+
+def _comparable(properties: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Without what Delta writes by itself."""
+    hidden = (COLUMN_MAPPING_MAX_ID.key,)
+    return {key: value for key, value in properties.items() if key not in hidden}

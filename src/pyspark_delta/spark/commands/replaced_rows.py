@@ -1,0 +1,281 @@
+"""Which rows of a table an overwrite takes away: all, whole partitions, or those of a condition.
+
+Files that lose all of their rows are removed as they are; of the others, the rows that stay are
+written anew.  A condition on partition columns alone is answered by the log, without a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pyspark_delta.errors.table import OperationNotAllowedError
+from pyspark_delta.kernel.log.frames import ADD_SCHEMA, add_files, add_table
+from pyspark_delta.kernel.protocol.actions import AddFile, RemoveFile
+from pyspark_delta.kernel.protocol.column_mapping import logical_path
+from pyspark_delta.kernel.protocol.row_tracking import is_enabled as has_row_tracking
+from pyspark_delta.kernel.protocol.row_tracking import materialized_columns
+from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
+from pyspark_delta.kernel.scan.binding import bind
+from pyspark_delta.kernel.scan.evaluation import evaluate
+from pyspark_delta.kernel.scan.literals import zone_named
+from pyspark_delta.kernel.scan.partitions import partition_columns_table
+from pyspark_delta.kernel.scan.plan import mapping_mode, plan_scan
+from pyspark_delta.kernel.scan.predicates import (
+    FALSE,
+    IsNull,
+    Predicate,
+    compare,
+    conjunction,
+    disjunction,
+    has_unknown,
+    rename_columns,
+)
+from pyspark_delta.kernel.scan.predicates import Column as Named
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from pyspark_delta.spark.chosen_rows import (
+    FILE_PATH,
+    chosen_rows,
+    location_of,
+    paths_by_location,
+)
+from pyspark_delta.spark.expressions import predicate_of
+from pyspark_delta.spark.jvm.conditions import Condition, resolved_condition
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.reader import TIME_ZONE
+
+Matching = Callable[[DataFrame], DataFrame]
+_FILE = "__delta_file"
+# So many partitions are named to those who check for conflicts; more mean the whole table.
+_MOST_NAMED_PARTITIONS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """What an overwrite takes away.
+
+    `files` go as a whole or lose some rows; `kept` are the rows of the latter that stay, None
+    when there are none.  `deleted` are the rows that go, None when the removed files tell all
+    there is to know of them.  `num_rows` counts them, None when nobody knows.
+    """
+
+    files: tuple[AddFile, ...] = ()
+    kept: DataFrame | None = field(default=None, hash=False)
+    deleted: DataFrame | None = field(default=None, hash=False)
+    num_rows: int | None = 0
+
+    def removes(self, now_ms: int, *, data_change: bool) -> list[RemoveFile]:
+        """The actions that take the files out of the table."""
+        return [file.remove(now_ms, data_change=data_change) for file in self.files]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCondition:
+    """A condition on rows of the table as it is looked at from all sides.
+
+    `predicate` is what the log can make of it, over the table's own names.
+    """
+
+    column: Column = field(hash=False)
+    resolved: Condition
+    predicate: Predicate
+
+    def names_only(self, columns: Sequence[str]) -> bool:
+        """Whether it looks at no other columns than these."""
+        return set(self.resolved.columns) <= set(columns)
+
+
+def whole_table(txn: OptimisticTransaction) -> Replaced:
+    """Every row."""
+    files = tuple(add_files(txn.filter_files()))
+    return Replaced(files=files, num_rows=_num_rows(files))
+
+
+def row_condition(jvm: JvmSession, txn: OptimisticTransaction, condition: Column) -> RowCondition:
+    """A condition on the table's columns; Spark's AnalysisException when it makes no sense."""
+    metadata = txn.metadata
+    zone = _zone(jvm)
+    none = ADD_SCHEMA.empty_table()
+    resolved = resolved_condition(jvm, _rows(jvm, txn, none), condition)
+    if resolved.has_subquery:
+        raise OperationNotAllowedError(
+            "DELTA_UNSUPPORTED_SUBQUERY", operation="An overwrite", cond=resolved.sql
+        )
+    mode = mapping_mode(metadata)
+    if resolved.filters is None:
+        predicate: Predicate = FALSE
+    else:
+        predicate = conjunction(predicate_of(each, time_zone=zone) for each in resolved.filters)
+    named = rename_columns(predicate, lambda path: logical_path(metadata.schema, path, mode))
+    bound = bind(named, metadata.schema, time_zone=zone, lenient=True)
+    return RowCondition(column=condition, resolved=resolved, predicate=bound)
+
+
+def rows_where(jvm: JvmSession, txn: OptimisticTransaction, condition: RowCondition) -> Replaced:
+    """The rows for which the condition is true."""
+    assert txn.snapshot is not None
+    zone = _zone(jvm)
+    partitions = txn.metadata.partition_columns
+    by_partition = condition.names_only(partitions)
+    files = txn.filter_files(condition.predicate)
+    if by_partition and not has_unknown(condition.predicate):
+        plan = plan_scan(txn.snapshot, partitions or None, condition.predicate, time_zone=zone)
+        passed = evaluate(condition.predicate, plan.partitions, txn.schema, time_zone=zone)
+        wanted = plan.files.column("path").filter(pc.fill_null(passed, False))
+        whole = tuple(add_files(files.filter(pc.is_in(files.column("path"), value_set=wanted))))
+        return Replaced(files=whole, num_rows=_num_rows(whole))
+
+    def matching(rows: DataFrame) -> DataFrame:
+        return rows.where(condition.column)
+
+    def others(rows: DataFrame) -> DataFrame:
+        return rows.where(~F.coalesce(condition.column, F.lit(False)))
+
+    return _rows_that(jvm, txn, files, matching, others, tells_rows=not by_partition)
+
+
+def rows_matching(
+    jvm: JvmSession, txn: OptimisticTransaction, source: DataFrame, condition: Column, alias: str
+) -> Replaced:
+    """The rows that a row of `source` matches; `alias` is what the condition calls the table."""
+
+    def joined(kind: str) -> Matching:
+        def join(rows: DataFrame) -> DataFrame:
+            return rows.alias(alias).join(source, condition, kind)
+
+        return join
+
+    files = txn.filter_files()
+    return _rows_that(jvm, txn, files, joined("left_semi"), joined("left_anti"), tells_rows=True)
+
+
+def partitions_of(
+    jvm: JvmSession,
+    txn: OptimisticTransaction,
+    adds: Sequence[AddFile],
+    *,
+    leaves_nulls: bool = False,
+) -> Replaced:
+    """All rows of the partitions that `adds` write to.
+
+    With `leaves_nulls` a partition that has a null among its values stays.
+    """
+    snapshot = txn.snapshot
+    if leaves_nulls:
+        adds = [add for add in adds if all(v is not None for v in add.partition_values.values())]
+    if snapshot is None or not adds:
+        return Replaced()
+    zone = zone_named(_zone(jvm))
+    files = snapshot.files
+    there = partition_columns_table(files, txn.metadata, zone=zone)
+    written = partition_columns_table(add_table(adds), txn.metadata, zone=zone)
+    numbers = _value_numbers(pa.concat_tables([there, written]))
+    wanted = pc.is_in(numbers.slice(0, len(there)), value_set=numbers.slice(len(there)))
+    found = files.filter(wanted)
+    txn.record_read(_of_partitions(txn, written, _zone(jvm)), found)
+    replaced = tuple(add_files(found))
+    return Replaced(files=replaced, num_rows=_num_rows(replaced))
+
+
+def hidden_columns(txn: OptimisticTransaction) -> StructType:
+    """What files hold of rows besides the table's columns, when these come from other files."""
+    if not has_row_tracking(txn.protocol, txn.metadata):
+        return StructType()
+    names = materialized_columns(txn.metadata, txn.log.store.root_uri)
+    return StructType(tuple(StructField(name, LONG) for name in names))
+
+
+def _rows_that(
+    jvm: JvmSession,
+    txn: OptimisticTransaction,
+    files: pa.Table,
+    matching: Matching,
+    others: Matching,
+    *,
+    tells_rows: bool,
+) -> Replaced:
+    """Find the rows of `files` that match, by a job that counts them in each file.
+
+    `tells_rows` says that a change feed has to be told of each.
+    """
+    if not files.num_rows:
+        return Replaced()
+    located = _rows(jvm, txn, files).withColumn(_FILE, F.col(FILE_PATH))
+    counted = matching(located).groupBy(_FILE).count().collect()
+    names = paths_by_location(txn.log.store, files.column("path"))
+    counts = {names[location_of(row[0])]: int(row[1]) for row in counted}
+    paths = pa.array(list(counts), pa.string())
+    touched = files.filter(pc.is_in(files.column("path"), value_set=paths))
+    actions = tuple(add_files(touched))
+    partial = add_table(file for file in actions if _live_rows(file) != counts[file.path])
+    return Replaced(
+        files=actions,
+        kept=others(_tracked(txn, _rows(jvm, txn, partial))) if partial.num_rows else None,
+        deleted=matching(_rows(jvm, txn, touched)) if tells_rows and actions else None,
+        num_rows=sum(counts.values()),
+    )
+
+
+def _rows(jvm: JvmSession, txn: OptimisticTransaction, files: pa.Table) -> DataFrame:
+    store, metadata = txn.log.store, txn.metadata
+    return chosen_rows(jvm, store, files, protocol=txn.protocol, metadata=metadata)
+
+
+def _tracked(txn: OptimisticTransaction, rows: DataFrame) -> DataFrame:
+    """`rows` with the hidden columns that keep their ids."""
+    hidden = hidden_columns(txn)
+    if not hidden.fields:
+        return rows
+    row_id, version = hidden.names
+    return rows.withColumns(
+        {row_id: F.col("_metadata.row_id"), version: F.col("_metadata.row_commit_version")}
+    )
+
+
+def _live_rows(file: AddFile) -> int | None:
+    count = file.num_records
+    if count is None or file.deletion_vector is None:
+        return count
+    return count - file.deletion_vector.cardinality
+
+
+def _num_rows(files: Sequence[AddFile]) -> int | None:
+    counts = [_live_rows(file) for file in files]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _value_numbers(rows: pa.Table) -> pa.Array:
+    """A number for each row, the same for rows with the same values; nulls are equal here."""
+    numbers = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
+    for name in rows.schema.names:
+        column = pa.concat_arrays(rows.column(name).chunks)
+        encoded = column.dictionary_encode(null_encoding="encode")
+        size = max(len(encoded.dictionary), 1)
+        numbers = pc.add(pc.multiply(numbers, size), encoded.indices.cast(pa.int64()))
+        # Numbered anew each time, so that they stay small however many columns there are.
+        numbers = numbers.dictionary_encode().indices.cast(pa.int64())
+    return numbers
+
+
+def _of_partitions(txn: OptimisticTransaction, partitions: pa.Table, zone: str) -> Predicate | None:
+    """The condition of being in one of these partitions; None when they are too many to name."""
+    rows = list({tuple(row.values()): row for row in partitions.to_pylist()}.values())
+    if len(rows) > _MOST_NAMED_PARTITIONS:
+        return None
+    named = disjunction(
+        conjunction(
+            IsNull(Named((name,))) if value is None else compare((name,), "=", value)
+            for name, value in row.items()
+        )
+        for row in rows
+    )
+    return bind(named, txn.schema, time_zone=zone, lenient=True)
+
+
+def _zone(jvm: JvmSession) -> str:
+    return jvm.spark.conf.get(TIME_ZONE) or "UTC"

@@ -1,0 +1,81 @@
+"""`detail()` as a DataFrame: one row about a table, with delta-spark's columns and types."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol.column_mapping import logical_path
+from pyspark_delta.kernel.protocol.domains import clustering_columns
+from pyspark_delta.kernel.protocol.features import supported_features
+from pyspark_delta.kernel.protocol.types import (
+    INTEGER,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    ArrayType,
+    MapType,
+    StructField,
+    StructType,
+)
+from pyspark_delta.kernel.scan.plan import mapping_mode
+from pyspark_delta.spark.local_frame import local_frame
+from pyspark_delta.spark.table_access import hadoop_location
+
+_NAMES = ArrayType(STRING)
+DETAIL_SCHEMA = StructType(
+    tuple(
+        StructField(name, kind)
+        for name, kind in (
+            ("format", STRING),
+            ("id", STRING),
+            ("name", STRING),
+            ("description", STRING),
+            ("location", STRING),
+            ("createdAt", TIMESTAMP),
+            ("lastModified", TIMESTAMP),
+            ("partitionColumns", _NAMES),
+            ("clusteringColumns", _NAMES),
+            ("numFiles", LONG),
+            ("sizeInBytes", LONG),
+            ("properties", MapType(STRING, STRING)),
+            ("minReaderVersion", INTEGER),
+            ("minWriterVersion", INTEGER),
+            ("tableFeatures", _NAMES),
+        )
+    )
+)
+"""The columns of a detail."""
+
+
+def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None) -> DataFrame:
+    """What is known of a version; `name` is that of the catalog, where it has one."""
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    created = metadata.created_time
+    row = (
+        "delta",
+        metadata.id,
+        metadata.name if name is None else name,
+        metadata.description,
+        hadoop_location(snapshot.store.root_uri),
+        None if created is None else created * 1000,
+        # The time of the file, as delta-spark has it, in-commit timestamps or not.
+        snapshot.last_commit.info.modified_ms * 1000,
+        list(metadata.partition_columns),
+        _clustering(snapshot),
+        snapshot.num_files,
+        snapshot.size_in_bytes,
+        list(metadata.configuration.items()),
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        sorted(supported_features(protocol)),
+    )
+    return local_frame(spark, DETAIL_SCHEMA, [row])
+
+
+def _clustering(snapshot: Snapshot) -> list[str]:
+    """The clustering columns as users name them, nested ones with dots."""
+    metadata = snapshot.metadata
+    paths = clustering_columns(snapshot.domains) or ()
+    mode = mapping_mode(metadata)
+    return [".".join(logical_path(metadata.schema, path, mode)) for path in paths]

@@ -1,0 +1,68 @@
+"""Which sessions are on.  A session's copies are on with it: Spark runs streams in copies."""
+
+from __future__ import annotations
+
+from threading import Lock
+from weakref import WeakSet
+
+from pyspark.sql import SparkSession
+
+from pyspark_delta.spark.delta_spark_confs import drop_delta_spark_catalog
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.path_catalog import install_path_catalog, remove_path_catalog
+from pyspark_delta.spark.jvm.relation_cache import install_relation_cache, remove_relation_cache
+from pyspark_delta.spark.jvm.versions import warn_if_untested
+from pyspark_delta.spark.table_plans import TablePlans
+
+# Set in a session's configuration, which its copies inherit.
+MARK = "spark.pyspark_delta.enabled"
+
+_ON: WeakSet[SparkSession] = WeakSet()
+_OFF: WeakSet[SparkSession] = WeakSet()
+_LOCK = Lock()
+
+
+def is_enabled(spark: SparkSession) -> bool:
+    """Whether the session is on, by itself or as the copy of one that is."""
+    if spark in _ON:
+        return True
+    if spark in _OFF:
+        return False
+    if spark.conf.get(MARK, None) == "true":
+        turn_on(spark)
+        return True
+    _OFF.add(spark)
+    return False
+
+
+def turn_on(spark: SparkSession) -> None:
+    """Let the session's catalog find Delta tables; once is enough."""
+    with _LOCK:
+        if spark in _ON:
+            return
+        warn_if_untested(spark.version)
+        drop_delta_spark_catalog(spark)
+        plans, jvm = TablePlans(spark), JvmSession(spark)
+        install_relation_cache(jvm, plans.find_plan)
+        install_path_catalog(jvm, plans.is_table, plans.columns_of)
+        spark.conf.set(MARK, "true")
+        _ON.add(spark)
+        _OFF.discard(spark)
+
+
+def turn_off(spark: SparkSession) -> None:
+    """Undo `turn_on`."""
+    with _LOCK:
+        if spark not in _ON:
+            return
+        _ON.discard(spark)
+        _OFF.add(spark)
+        spark.conf.unset(MARK)
+        jvm = JvmSession(spark)
+        remove_relation_cache(jvm)
+        remove_path_catalog(jvm)
+
+
+def any_enabled() -> bool:
+    """Whether a session that still exists is on."""
+    return len(_ON) > 0

@@ -1,0 +1,94 @@
+"""Catalyst expressions that PySpark has no functions for, as ordinary columns.
+
+Spark makes them for its own INSERT and for its own tasks; here they are called by name.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql.classic.column import Column as ClassicColumn
+
+from pyspark_delta.kernel.protocol.types import INTEGER, DataType
+from pyspark_delta.spark.jvm.gateway import JvmSession
+
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
+_COLUMNS = "org.apache.spark.sql.classic.ExpressionUtils$"
+
+
+class StorePolicy(Enum):
+    """How a value becomes one of its column's type: Spark's `spark.sql.storeAssignmentPolicy`."""
+
+    ANSI = "ANSI"
+    STRICT = "STRICT"
+    LEGACY = "LEGACY"
+
+
+def column_of(jvm: JvmSession, expression: Any) -> Column:
+    """A Catalyst expression, resolved or not, as a column."""
+    return ClassicColumn(jvm.java_class(_COLUMNS).column(expression))
+
+
+def expression_of(jvm: JvmSession, column: Column) -> Any:
+    """The Catalyst expression that a column stands for; it is not resolved."""
+    return jvm.session.expression(column._jc)
+
+
+def null_safe_equal(jvm: JvmSession, left: Column, right: Column) -> Column:
+    """SQL's `<=>`, as the parser makes it: it prints as it is written."""
+    equal = jvm.java_class(f"{_EXPRESSIONS}.EqualNullSafe")
+    return column_of(jvm, equal(expression_of(jvm, left), expression_of(jvm, right)))
+
+
+def store_policy(jvm: JvmSession) -> StorePolicy:
+    """The policy of the session."""
+    return StorePolicy(str(jvm.session.sessionState().conf().storeAssignmentPolicy().toString()))
+
+
+def stored_as(
+    jvm: JvmSession,
+    value: Column,
+    data_type: DataType,
+    policy: StorePolicy,
+    *,
+    name: str,
+    can_overflow: bool,
+) -> Column:
+    """`value` cast for a column of that type and name, whatever the session's ANSI mode.
+
+    ANSI fails on what does not fit, and names the column when a number is too large
+    (`can_overflow`); STRICT refuses types that could lose anything, when the plan is analysed;
+    LEGACY stores null or wraps.
+    """
+    child, wanted = expression_of(jvm, value), jvm.data_type(data_type)
+    if policy is StorePolicy.STRICT:
+        upcast = jvm.java_class(f"{_EXPRESSIONS}.UpCast")
+        return column_of(jvm, upcast(child, wanted, jvm.seq([])))
+    modes = jvm.java_class(f"{_EXPRESSIONS}.EvalMode$")
+    mode = modes.ANSI() if policy is StorePolicy.ANSI else modes.LEGACY()
+    cast = jvm.java_class(f"{_EXPRESSIONS}.Cast")(child, wanted, jvm.none(), mode)
+    if policy is StorePolicy.ANSI and can_overflow:
+        cast = jvm.java_class(f"{_EXPRESSIONS}.CheckOverflowInTableInsert")(cast, name)
+    return column_of(jvm, cast)
+
+
+def num_partitions(jvm: JvmSession) -> Column:
+    """How many partitions the stage has that the row is made in; null outside of a task.
+
+    Asked of the task itself, so it holds whatever the planner made of the data.
+    """
+    objects = f"{_EXPRESSIONS}.objects"
+    task_context = jvm.static("java.lang.Class", "forName")("org.apache.spark.TaskContext")
+    object_type = jvm.java_class("org.apache.spark.sql.types.ObjectType")(task_context)
+    nothing = jvm.seq([])
+    propagates_null, is_nullable, is_deterministic = True, True, False
+    flags = (propagates_null, is_nullable, is_deterministic)
+    context = jvm.java_class(f"{objects}.StaticInvoke")(
+        task_context, object_type, "get", nothing, nothing, *flags, jvm.none()
+    )
+    number = jvm.java_class(f"{objects}.Invoke")(
+        context, "numPartitions", jvm.data_type(INTEGER), nothing, nothing, *flags
+    )
+    return column_of(jvm, number)

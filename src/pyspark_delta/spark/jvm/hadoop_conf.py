@@ -1,0 +1,80 @@
+"""What Hadoop's configuration of a session says: the default file system, credentials, classes.
+
+Few calls each: a configuration has well over a thousand entries, and they cross as one text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from pyspark_delta.spark.jvm.gateway import JvmSession
+
+DEFAULT_FILE_SYSTEM = "fs.defaultFS"
+_LOCAL = "file:///"
+
+
+def hadoop_conf(jvm: JvmSession, options: Mapping[str, str]) -> Any:
+    """The session's Hadoop configuration with `options` on top, as Spark makes it for a scan."""
+    return jvm.session.sessionState().newHadoopConfWithOptions(jvm.scala_map(options))
+
+
+def default_file_system(jvm: JvmSession) -> str:
+    """The URI that a path without a scheme belongs to."""
+    own = jvm.spark.conf.get(DEFAULT_FILE_SYSTEM, None)
+    if own is not None:
+        return own
+    shared = jvm.spark.sparkContext._jsc.hadoopConfiguration()
+    return shared.get(DEFAULT_FILE_SYSTEM) or _LOCAL
+
+
+def qualified_location(jvm: JvmSession, location: str, options: Mapping[str, str]) -> str:
+    """`location` with scheme and absolute path, resolved as Spark resolves paths of its own."""
+    path = jvm.hadoop_path(location)
+    file_system = path.getFileSystem(hadoop_conf(jvm, options))
+    text: str = file_system.makeQualified(path).toString()
+    return text
+
+
+def properties(jvm: JvmSession, prefixes: Iterable[str]) -> dict[str, str]:
+    """The entries of the session's Hadoop configuration whose keys begin with a prefix."""
+    conf = hadoop_conf(jvm, {})
+    mapper = jvm.java_class("com.fasterxml.jackson.databind.ObjectMapper")()
+    found: dict[str, str] = {}
+    for prefix in prefixes:
+        entries = json.loads(mapper.writeValueAsString(conf.getPropsWithPrefix(prefix)))
+        found |= {prefix + name: value for name, value in entries.items() if value}
+    return found
+
+
+def passwords(jvm: JvmSession, names: Iterable[str]) -> dict[str, str]:
+    """Those of the secrets `names` that Hadoop's credential providers (key stores) hold."""
+    conf = hadoop_conf(jvm, {})
+    if not conf.get("hadoop.security.credential.provider.path"):
+        return {}
+    string = jvm.java_class("java.lang.String")
+    found = {}
+    for name in names:
+        try:
+            value = conf.getPassword(name)
+        except (Py4JJavaError, PySparkException):
+            continue  # a key store that cannot be opened: the request will be refused by name
+        if value is not None:
+            found[name] = str(string(value))
+    return found
+
+
+def has_class(jvm: JvmSession, name: str) -> bool:
+    """Whether this JVM can load a class."""
+    return bool(jvm.static("org.apache.spark.util.Utils", "classIsLoadable")(name))
+
+
+def forget_conf(jvm: JvmSession, key: str) -> None:
+    """Unset a configuration in the session, and in what new sessions begin with."""
+    jvm.spark.conf.unset(key)
+    for shared in (jvm.session.sharedState().conf(), jvm.session.sparkContext().conf()):
+        shared.remove(key)

@@ -1,0 +1,189 @@
+"""Statements as Spark's own parser reads them, taken out of its plans.
+
+Only what is needed to run them: what Spark does with a statement itself is left to Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+
+from pyspark_delta.kernel.protocol.schema_json import parse_type
+from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.plans import plan_frame
+
+_CREATES = ("CreateTable", "CreateTableAsSelect")
+_REPLACES = ("ReplaceTable", "ReplaceTableAsSelect")
+_PLAIN_PARTITION, _CLUSTERING = "IdentityTransform", "ClusterByTransform"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """The query of a statement: Spark's plan of it, and the text it was read from."""
+
+    handle: Any = field(repr=False, compare=False)
+    text: str
+
+    def frame(self, jvm: JvmSession) -> DataFrame:
+        """The rows of the query; its names are resolved now."""
+        return plan_frame(jvm, self.handle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatement:
+    """CREATE [OR REPLACE] TABLE or REPLACE TABLE, with or without AS SELECT.
+
+    `schema` has Spark's metadata for generated, identity and default columns.  `transforms` are
+    the partitions by something else than a column, as Spark prints them.
+    """
+
+    creates: bool
+    replaces: bool
+    if_not_exists: bool
+    name: tuple[str, ...]
+    provider: str | None
+    schema: StructType
+    partition_by: tuple[str, ...]
+    cluster_by: tuple[tuple[str, ...], ...]
+    transforms: tuple[str, ...]
+    has_constraints: bool
+    location: str | None
+    comment: str | None
+    properties: Mapping[str, str] = field(hash=False)
+    query: Query | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertStatement:
+    """INSERT INTO or OVERWRITE; `partitions` has None for a column without a value.
+
+    `has_criteria` says that REPLACE WHERE, ON or USING chooses what is replaced.
+    """
+
+    overwrite: bool
+    by_name: bool
+    columns: tuple[str, ...]
+    partitions: Mapping[str, str | None] = field(hash=False)
+    evolves_schema: bool
+    has_criteria: bool
+    query: Query
+
+
+def parse_table_statement(jvm: JvmSession, sql: str) -> TableStatement | None:
+    """The statement that `sql` is; None when it makes no table, or names it by an expression."""
+    plan = jvm.session.sessionState().sqlParser().parsePlan(sql)
+    kind = plan.getClass().getSimpleName()
+    if kind not in (*_CREATES, *_REPLACES):
+        return None
+    if plan.name().getClass().getSimpleName() != "UnresolvedIdentifier":
+        return None
+    spec = plan.tableSpec()
+    has_query = kind.endswith("AsSelect")
+    partitions, clusters, others = _partitioning(plan.partitioning())
+    return TableStatement(
+        creates=kind in _CREATES or bool(plan.orCreate()),
+        replaces=kind in _REPLACES,
+        if_not_exists=kind in _CREATES and bool(plan.ignoreIfExists()),
+        name=tuple(items(plan.name().nameParts())),
+        provider=_option(spec.provider()),
+        schema=StructType() if has_query else _schema(jvm, plan.tableSchema()),
+        partition_by=partitions,
+        cluster_by=clusters,
+        transforms=others,
+        has_constraints=spec.constraints().size() > 0,
+        location=_option(spec.location()),
+        comment=_option(spec.comment()),
+        properties=_text_map(jvm, spec.properties()),
+        query=_query(plan.query(), sql) if has_query else None,
+    )
+
+
+def parse_insert(jvm: JvmSession, sql: str) -> InsertStatement | None:
+    """The INSERT that `sql` is; None when it is something else."""
+    plan = jvm.session.sessionState().sqlParser().parsePlan(sql)
+    if plan.getClass().getSimpleName() != "InsertIntoStatement":
+        return None
+    spec = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(plan.partitionSpec())
+    return InsertStatement(
+        overwrite=bool(plan.overwrite()),
+        by_name=bool(plan.byName()),
+        columns=tuple(items(plan.userSpecifiedCols())),
+        partitions={key: _option(value) for key, value in spec.items()},
+        evolves_schema=_flag(plan, "withSchemaEvolution"),
+        has_criteria=_has_criteria(plan),
+        query=_query(plan.query(), sql),
+    )
+
+
+def column_path(column: Column) -> tuple[str, ...] | None:
+    """The name of a column that is nothing but one; None for an expression."""
+    java_column: Any = column._jc
+    node = java_column.node()
+    if node.getClass().getSimpleName() != "UnresolvedAttribute":
+        return None
+    return tuple(items(node.nameParts()))
+
+
+def _partitioning(
+    transforms: Any,
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """Columns to partition by, paths to cluster by, and what is neither."""
+    partitions: list[str] = []
+    clusters: list[tuple[str, ...]] = []
+    others: list[str] = []
+    for transform in items(transforms):
+        kind = transform.getClass().getSimpleName()
+        paths = [tuple(reference.fieldNames()) for reference in transform.references()]
+        if kind == _CLUSTERING:
+            clusters += paths
+        elif kind == _PLAIN_PARTITION and len(paths[0]) == 1:
+            partitions.append(paths[0][0])
+        else:
+            others.append(transform.toString())
+    return tuple(partitions), tuple(clusters), tuple(others)
+
+
+def _schema(jvm: JvmSession, schema: Any) -> StructType:
+    """A kernel schema; CHAR(n) and VARCHAR(n) become STRING with Spark's mark."""
+    plain = jvm.static(
+        "org.apache.spark.sql.catalyst.util.CharVarcharUtils",
+        "replaceCharVarcharWithStringInSchema",
+    )(schema)
+    parsed = parse_type(json.loads(plain.json()))
+    assert isinstance(parsed, StructType)
+    return parsed
+
+
+def _query(plan: Any, sql: str) -> Query:
+    """Offsets are in characters.  Of `TABLE x` Spark only marks the name."""
+    origin = plan.origin()
+    start = origin.startIndex()
+    text = sql[start.get() :] if start.isDefined() else sql
+    if plan.getClass().getSimpleName() == "UnresolvedRelation":
+        text = f"TABLE {text}"
+    return Query(handle=plan, text=text)
+
+
+def _text_map(jvm: JvmSession, scala_map: Any) -> dict[str, str]:
+    found = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(scala_map)
+    return {str(key): str(value) for key, value in found.items()}
+
+
+def _option(scala_option: Any) -> str | None:
+    return scala_option.get() if scala_option.isDefined() else None
+
+
+def _flag(plan: Any, name: str) -> bool:
+    """A field that an older Spark does not have is false."""
+    return bool(getattr(plan, name)()) if name in dir(plan) else False
+
+
+def _has_criteria(plan: Any) -> bool:
+    if "replaceCriteriaOpt" not in dir(plan):
+        return False
+    return bool(plan.replaceCriteriaOpt().isDefined())

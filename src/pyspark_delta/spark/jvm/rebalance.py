@@ -1,0 +1,33 @@
+"""Rows brought together before a write: Spark's own adaptive shuffle, and how large files get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from pyspark_delta.spark.jvm.gateway import JvmSession, items
+
+_PLAN = "org.apache.spark.sql.catalyst.plans.logical.RebalancePartitions"
+_SIZES = "org.apache.spark.network.util.JavaUtils"
+
+
+def rebalanced(jvm: JvmSession, data: DataFrame, columns: Sequence[str], size: str) -> DataFrame:
+    """`data` with rows that are equal in `columns` next to each other, in parts of about `size`.
+
+    The size is text as Spark's settings have it, `512MB` say; it counts shuffled bytes.
+    """
+    plan = data._jdf.queryExecution().analyzed()
+    by_name = {each.name(): each for each in items(plan.output())} if columns else {}
+    num_bytes = jvm.static(_SIZES, "byteStringAsBytes")(size)
+    # Py4J makes an Integer of a small int, and Spark wants a long.
+    text = jvm.java_class("scala.collection.StringOps$")
+    some_long = getattr(text, "toLongOption$extension")(str(num_bytes))
+    moved = jvm.java_class(_PLAN)(
+        jvm.seq([by_name[name] for name in columns]),
+        plan,
+        jvm.none(),  # as many parts as it takes
+        some_long,
+    )
+    dataset = jvm.java_class("org.apache.spark.sql.classic.Dataset$")
+    return jvm.data_frame(dataset.ofRows(jvm.session, moved))

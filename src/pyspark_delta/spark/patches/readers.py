@@ -1,0 +1,108 @@
+"""`spark.read`: `load` of the format delta, and `table`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+from pyspark_delta.errors.table import PropertyError, SchemaError
+from pyspark_delta.spark.catalog import look_up_relation
+from pyspark_delta.spark.commands.read import run_load
+from pyspark_delta.spark.enabled_sessions import is_enabled
+from pyspark_delta.spark.jvm.callback_errors import raised_again
+from pyspark_delta.spark.options import DeltaOptions
+from pyspark_delta.spark.patches.said import (
+    Method,
+    Wrap,
+    format_wrap,
+    is_delta,
+    option_wrap,
+    options_wrap,
+    said,
+)
+from pyspark_delta.spark.sql.path_names import with_path_names
+
+# `events@v12`, `events@20240131120000000`
+_AT = re.compile(r"(?P<name>[^`]+|.*`)(?P<at>@(?:v\d+|\d{17}))")
+
+
+def read_table(
+    spark: SparkSession, name: str, options: DeltaOptions, *, has_schema: bool
+) -> DataFrame | None:
+    """A Delta table as options or its name ask for it; None when neither asks for anything."""
+    found = _AT.fullmatch(name)
+    if found is None and not options and not has_schema:
+        return None
+    table = look_up_relation(spark, name if found is None else found["name"])
+    if table is None or not table.is_delta or table.location is None:
+        return None
+    _check_no_schema(has_schema)
+    at = "" if found is None else found["at"]
+    frame = run_load(spark, f"{table.location}{at}", options)
+    return frame.alias(table.table) if table.path is None else frame
+
+
+def path_given(path: Any, options: DeltaOptions) -> str:
+    """The one path of a read or write: `load`'s and `save`'s own, or the option's."""
+    found = path if path is not None else options.get("path")
+    if not isinstance(found, str):
+        raise PropertyError(
+            "DELTA_ILLEGAL_OPTION", input=str(found), name="path", explain="needs one path"
+        )
+    return found
+
+
+def _schema(original: Method) -> Method:
+    def schema(self: Any, schema: Any) -> Any:
+        said(self).has_schema = True
+        return original(self, schema)
+
+    return schema
+
+
+def _load(original: Method) -> Method:
+    def load(
+        self: Any, path: Any = None, format: str | None = None, schema: Any = None, **options: Any
+    ) -> Any:
+        words = said(self)
+        words.format = format or words.format
+        if not is_delta(self):
+            return original(self, path, format, schema, **options)
+        _check_no_schema(words.has_schema or schema is not None)
+        given = DeltaOptions({**words.options, **options})
+        return run_load(self._spark, path_given(path, given), given)
+
+    return load
+
+
+def _table(original: Method) -> Method:
+    def table(self: Any, tableName: str) -> Any:
+        if not is_enabled(self._spark) or not isinstance(tableName, str):
+            return original(self, tableName)
+        words = said(self)
+        ours = read_table(
+            self._spark, tableName, DeltaOptions(words.options), has_schema=words.has_schema
+        )
+        if ours is not None:
+            return ours
+        with raised_again():
+            return original(self, with_path_names(tableName))
+
+    return table
+
+
+def _check_no_schema(has_schema: bool) -> None:
+    if has_schema:
+        raise SchemaError("DELTA_UNSUPPORTED_SCHEMA_DURING_READ")
+
+
+CHANGED: dict[tuple[type, str], Wrap] = {
+    (DataFrameReader, "format"): format_wrap,
+    (DataFrameReader, "option"): option_wrap,
+    (DataFrameReader, "options"): options_wrap,
+    (DataFrameReader, "schema"): _schema,
+    (DataFrameReader, "load"): _load,
+    (DataFrameReader, "table"): _table,
+}

@@ -1,0 +1,244 @@
+"""The files of one version as a scan's source: which a query needs, and what comes with them.
+
+Pruning and skipping happen here, on Arrow; no Python object is made for a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol.column_mapping import (
+    ColumnMappingMode,
+    logical_path,
+    physical_schema,
+)
+from pyspark_delta.kernel.protocol.features import supported_features
+from pyspark_delta.kernel.protocol.row_tracking import is_enabled as has_row_tracking
+from pyspark_delta.kernel.protocol.types import BINARY, LONG, StructField, StructType
+from pyspark_delta.kernel.scan.binding import bind
+from pyspark_delta.kernel.scan.evaluation import evaluate
+from pyspark_delta.kernel.scan.generated_filters import implied_partition_filter
+from pyspark_delta.kernel.scan.locations import Locations
+from pyspark_delta.kernel.scan.plan import ScanPlan, mapping_mode, plan_scan
+from pyspark_delta.kernel.scan.predicates import (
+    TRUE,
+    Path,
+    Predicate,
+    conjunction,
+    has_unknown,
+    rename_columns,
+)
+from pyspark_delta.kernel.scan.vectors import VectorReader, descriptor_of
+from pyspark_delta.spark.deleted_rows import RowBits
+from pyspark_delta.spark.expressions import predicate_of
+from pyspark_delta.spark.jvm.file_index import ScanSource
+from pyspark_delta.spark.jvm.filters import Filter
+from pyspark_delta.spark.jvm.partition_directories import FileGroups
+from pyspark_delta.spark.table_access import hadoop_location
+
+VECTOR = "__delta_deletion_vector"
+BASE_ROW_ID = "__delta_base_row_id"
+ROW_VERSION = "__delta_default_row_commit_version"
+"""Columns that come with a file and are none of the table's."""
+
+# No column has that name, so what is below it is no column of the table.
+_NO_COLUMN = "\0"
+# A frame may be asked for as long as a session lives; what was read last is what counts.
+_MOST_READS = 1_000
+_OWN_COLUMNS = {BASE_ROW_ID: "baseRowId", ROW_VERSION: "defaultRowCommitVersion"}
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRead:
+    """What one query read of a source: the files that may hold a row for which `filter` is true."""
+
+    filter: Predicate
+    num_files: int
+
+
+class SnapshotSource(ScanSource):
+    """The files of one version.
+
+    `reads` says what queries over it were planned to read; a transaction that writes what was
+    read here depends on it, unless the version was asked for by itself (`is_time_travel`).
+    """
+
+    def __init__(self, snapshot: Snapshot, time_zone: str, *, is_time_travel: bool = False) -> None:
+        self.snapshot = snapshot
+        self.is_time_travel = is_time_travel
+        self.reads: list[ScanRead] = []
+        self._time_zone = time_zone
+        metadata = snapshot.metadata
+        self._mode = mapping_mode(metadata)
+        self._root = hadoop_location(snapshot.store.root_uri)
+        self.has_vectors = _may_have_vectors(snapshot)
+        self.tracks_rows = has_row_tracking(snapshot.protocol, metadata)
+        own = physical_schema(metadata.partition_schema, self._mode)
+        if self.has_vectors:
+            own = own.add(StructField(VECTOR, BINARY))
+        if self.tracks_rows:
+            own = own.add(StructField(BASE_ROW_ID, LONG), StructField(ROW_VERSION, LONG))
+        self._partition_schema = own
+        self._bits = RowBits(snapshot.store.root_uri, VectorReader(Locations(snapshot.store)))
+
+    @property
+    def root(self) -> str:
+        return self._root
+
+    @property
+    def partition_schema(self) -> StructType:
+        return self._partition_schema
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self.snapshot.size_in_bytes
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        snapshot = self.snapshot
+        return (snapshot.store.root_uri, snapshot.metadata.id, f"version {snapshot.version}")
+
+    def groups(
+        self, partition_filters: Sequence[Filter], data_filters: Sequence[Filter]
+    ) -> tuple[FileGroups, list[int]]:
+        on_partitions = [self._predicate(each) for each in partition_filters]
+        left = [i for i, predicate in enumerate(on_partitions) if has_unknown(predicate)]
+        exact = conjunction(p for p in on_partitions if not has_unknown(p))
+        whole = conjunction([*on_partitions, *map(self._predicate, data_filters)])
+        metadata = self.snapshot.metadata
+        implied = implied_partition_filter(whole, metadata, time_zone=self._time_zone)
+        plan = plan_scan(
+            self.snapshot,
+            metadata.partition_columns or None,
+            conjunction([whole, implied]),
+            time_zone=self._time_zone,
+        )
+        files, partitions = plan.files, plan.partitions
+        if exact != TRUE:
+            passed = _is_true(exact, plan, partitions)
+            files, partitions = files.filter(passed), partitions.filter(passed)
+        self.reads.append(ScanRead(whole, files.num_rows))
+        del self.reads[:-_MOST_READS]
+        return self._grouped(files, partitions), left
+
+    def _predicate(self, one: Filter) -> Predicate:
+        predicate = predicate_of(one, time_zone=self._time_zone)
+        schema = self.snapshot.metadata.schema
+        if self._mode is not ColumnMappingMode.NONE:
+            predicate = rename_columns(predicate, self._logical_path)
+        # What is no column of the table, `_metadata` say, is Spark's to judge.
+        return bind(predicate, schema, time_zone=self._time_zone, lenient=True)
+
+    def _logical_path(self, path: Path) -> Path:
+        try:
+            return logical_path(self.snapshot.metadata.schema, path, self._mode)
+        except SchemaError:
+            return (_NO_COLUMN, *path)
+
+    def _grouped(self, files: pa.Table, partitions: pa.Table) -> FileGroups:
+        """Files by their partition values; what is a file's own makes it a group of its own."""
+        columns = [_stored(partitions.column(name)) for name in partitions.schema.names]
+        vectors = _one_chunk(files.column("deletionVector"))
+        groups = _group_numbers(columns, files.num_rows)
+        if self.tracks_rows:
+            groups = _all_apart(files.num_rows)
+        elif self.has_vectors and vectors.null_count < len(vectors):
+            apart = pc.add(_all_apart(files.num_rows), pc.add(pc.max(groups), 1))
+            groups = pc.if_else(pc.is_valid(vectors), apart, groups)
+        order = pc.sort_indices(groups)
+        counts = pc.value_counts(groups.take(order)).field("counts").to_pylist()
+        starts = pa.array([0, *_running(counts)][: len(counts)], pa.int64())
+        first = order.take(starts)
+        values: list[list[Any]] = [column.take(first).to_pylist() for column in columns]
+        if self.has_vectors:
+            values.append([self._bits_of(vector) for vector in vectors.take(first).to_pylist()])
+        if self.tracks_rows:
+            values += (files.column(key).take(first).to_pylist() for key in _OWN_COLUMNS.values())
+        ordered = files.select(["location", "isAbsolute", "size", "modificationTime"]).take(order)
+        prefix, names = self._located(ordered)
+        return FileGroups(
+            prefix=prefix,
+            names=names,
+            sizes=_one_chunk(ordered.column("size")),
+            modified_ms=_one_chunk(ordered.column("modificationTime")),
+            counts=counts,
+            values=list(zip(*values, strict=True)) if values else [()] * len(counts),
+        )
+
+    def _located(self, files: pa.Table) -> tuple[str, pa.Array]:
+        """What is before all names, and the names."""
+        names = _one_chunk(files.column("location"))
+        if not pc.any(files.column("isAbsolute")).as_py():
+            return f"{self._root}/", names
+        # A clone: some files are elsewhere, so all are told with their whole location.
+        absolute = files.column("isAbsolute").to_pylist()
+        whole = [
+            hadoop_location(name) if elsewhere else f"{self._root}/{name}"
+            for name, elsewhere in zip(names.to_pylist(), absolute, strict=True)
+        ]
+        return "", pa.array(whole, pa.string())
+
+    def _bits_of(self, vector: dict[str, object] | None) -> bytes | None:
+        descriptor = descriptor_of(vector)
+        return None if descriptor is None else self._bits.of(descriptor)
+
+
+def _may_have_vectors(snapshot: Snapshot) -> bool:
+    """Whether some file has a vector; without the feature that is an error of the scan."""
+    if "deletionVectors" not in supported_features(snapshot.protocol):
+        return False
+    vectors = snapshot.files_with(["deletionVector"]).column("deletionVector")
+    return bool(vectors.null_count < len(vectors))
+
+
+def _is_true(predicate: Predicate, plan: ScanPlan, partitions: pa.Table) -> pa.Array:
+    passed = evaluate(predicate, partitions, plan.metadata.schema, time_zone=plan.time_zone)
+    return pc.fill_null(passed, False)
+
+
+def _stored(column: pa.ChunkedArray) -> pa.Array:
+    """Partition values as Catalyst keeps them: dates are days, timestamps microseconds."""
+    values = _one_chunk(column)
+    if pa.types.is_date(values.type):
+        return values.cast(pa.int32())
+    if pa.types.is_timestamp(values.type):
+        return values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+    return values
+
+
+def _group_numbers(columns: Sequence[pa.Array], num_rows: int) -> pa.Array:
+    """A number for each row, the same for rows with the same values."""
+    numbers = pa.repeat(pa.scalar(0, pa.int64()), num_rows)
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        size = max(len(encoded.dictionary), 1)
+        numbers = pc.add(pc.multiply(numbers, size), encoded.indices.cast(pa.int64()))
+        # Numbered anew each time, so that they stay small however many columns there are.
+        numbers = numbers.dictionary_encode().indices.cast(pa.int64())
+    return numbers
+
+
+def _all_apart(num_rows: int) -> pa.Array:
+    return pa.array(range(num_rows), pa.int64())
+
+
+def _running(counts: Sequence[int]) -> list[int]:
+    total, found = 0, []
+    for count in counts:
+        total += count
+        found.append(total)
+    return found
+
+
+def _one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    combined = column.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)

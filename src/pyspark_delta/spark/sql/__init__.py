@@ -1,0 +1,1 @@
+"""Delta's statements: which they are, and what runs them."""

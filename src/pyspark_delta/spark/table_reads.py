@@ -1,0 +1,62 @@
+"""What data that is written to a table was read from that very table.
+
+The transaction must know: rows that were computed from files which another writer has replaced
+meanwhile must not be committed.  A version that was asked for by number or time is not the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from pyspark_delta.kernel.scan.predicates import Predicate
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from pyspark_delta.spark.jvm.file_index import sources_in
+from pyspark_delta.spark.snapshot_source import SnapshotSource
+
+
+@dataclass(frozen=True, slots=True)
+class TableReads:
+    """The scans of one table in some data, and how much each had read before."""
+
+    sources: tuple[tuple[SnapshotSource, int], ...] = field(hash=False)
+
+    @classmethod
+    def of(cls, log: DeltaLog, data: DataFrame) -> TableReads:
+        """The scans in `data` of the table that `log` is of."""
+        root = log.store.root_uri
+        return cls(
+            tuple(
+                (source, len(source.reads))
+                for source in sources_in(data)
+                if isinstance(source, SnapshotSource)
+                and source.snapshot.store.root_uri == root
+                and not source.is_time_travel
+            )
+        )
+
+    def start_transaction(self, log: DeltaLog) -> OptimisticTransaction:
+        """A transaction on the version that was read, which need not be the newest any more."""
+        txn = log.start_transaction()
+        if txn.snapshot is None:
+            return txn
+        read = [
+            source.snapshot
+            for source, _ in self.sources
+            if source.snapshot.metadata.id == txn.snapshot.metadata.id
+        ]
+        oldest = min(read, key=lambda snapshot: snapshot.version, default=txn.snapshot)
+        return txn if oldest.version >= txn.read_version else log.transaction_on(oldest)
+
+    def record(self, txn: OptimisticTransaction) -> None:
+        """Tell the transaction, once the job has run, what of the table the data was made of."""
+        for source, before in self.sources:
+            # What Spark had cached was not read again, but once it was.
+            reads = source.reads[before:] or source.reads
+            if not reads:
+                txn.read_whole_table()
+            filters: dict[Predicate, None] = {read.filter: None for read in reads}
+            for predicate in filters:
+                txn.filter_files(predicate)

@@ -1,0 +1,236 @@
+"""SQL that a table keeps: CHECK constraints, generation expressions, default values.
+
+Whoever can write a table's log chooses this text, and every later writer evaluates it.  So it is
+read by Spark's parser as one expression, and may hold columns of the table and Spark's own
+functions of one row: no functions of the session, no queries, no variables, no calls into Java.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from pyspark_delta.errors.base import DeltaError
+from pyspark_delta.errors.table import ConstraintError, SchemaError
+from pyspark_delta.kernel.protocol.types import BOOLEAN, StructType
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.sql_text import (
+    Expression,
+    Resolved,
+    is_builtin,
+    parse_expression,
+    resolve,
+)
+
+# Beyond this nobody wrote it by hand, and a parser must not be kept busy.
+_LONGEST = 100_000
+_DEEPEST = 200
+# Functions of Spark's own that reach out of the row.
+_FORBIDDEN_FUNCTIONS = frozenset(
+    {
+        "java_method",
+        "reflect",
+        "try_reflect",
+        "from_avro",
+        "to_avro",
+        "schema_of_avro",
+        "from_protobuf",
+        "to_protobuf",
+    }
+)
+_FORBIDDEN_NODES = frozenset(
+    {
+        "UnresolvedStar",
+        "UnresolvedStarExceptOrReplace",
+        "UnresolvedRegex",
+        "NamedParameter",
+        "PosParameter",
+        "ScalarSubquery",
+        "Exists",
+        "InSubquery",
+        "ListQuery",
+        "LateralSubquery",
+        "OuterReference",
+        "WindowExpression",
+        "UnresolvedWindowExpression",
+        "VariableReference",
+        "CallMethodViaReflection",
+        "Generate",
+        "Aggregate",
+        "Window",
+    }
+)
+_AGGREGATE = "AggregateExpression"
+_USER_DEFINED = re.compile(
+    r"UDF|UDAF|UDTF|UserDefined|ScalaAggregator|V2Aggregator|ApplyFunctionExpression|SQL\w*Function"
+)
+_UNRESOLVED_COLUMN = re.compile(r"UNRESOLVED_(COLUMN|FIELD)|FIELD_NOT_FOUND|MISSING_ATTRIBUTES")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSql:
+    """One text of a table's, and what it is the rule of: a constraint's or a column's name."""
+
+    name: str
+    text: str
+
+
+# What to raise about a text: (the text, what is wrong with it).
+Refusal = Callable[[TableSql, str], DeltaError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """How the refusals of one kind of text are called."""
+
+    user_defined: Refusal
+    aggregate: Refusal
+    unsupported: Refusal
+    wrong_column: Refusal
+    malformed: Refusal
+
+
+_CHECK = _Kind(
+    user_defined=lambda sql, part: ConstraintError("DELTA_UDF_IN_CHECK_CONSTRAINT", expr=part),
+    aggregate=lambda sql, part: ConstraintError(
+        "DELTA_AGGREGATE_IN_CHECK_CONSTRAINT", sqlExpr=part
+    ),
+    unsupported=lambda sql, part: ConstraintError(
+        "DELTA_UNSUPPORTED_EXPRESSION_CHECK_CONSTRAINT", expression=part
+    ),
+    wrong_column=lambda sql, part: ConstraintError(
+        "DELTA_INVALID_CHECK_CONSTRAINT_REFERENCES", colName=part
+    ),
+    malformed=lambda sql, part: ConstraintError(
+        "DELTA_UNSUPPORTED_EXPRESSION_CHECK_CONSTRAINT", expression=part
+    ),
+)
+_GENERATED = _Kind(
+    user_defined=lambda sql, part: SchemaError("DELTA_UDF_IN_GENERATED_COLUMN", udfExpr=part),
+    aggregate=lambda sql, part: SchemaError("DELTA_AGGREGATE_IN_GENERATED_COLUMN", sqlExpr=part),
+    unsupported=lambda sql, part: SchemaError(
+        "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN", expression=part
+    ),
+    wrong_column=lambda sql, part: SchemaError(
+        "DELTA_INVALID_GENERATED_COLUMN_REFERENCES", columnName=sql.name
+    ),
+    malformed=lambda sql, part: SchemaError(
+        "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN", expression=part
+    ),
+)
+
+
+def _bad_default(why: str) -> Refusal:
+    return lambda sql, part: SchemaError(
+        "DELTA_INVALID_COLUMN_DEFAULT", columnName=sql.name, reason=f"{part} {why}"
+    )
+
+
+_DEFAULT = _Kind(
+    user_defined=_bad_default("is a user-defined function"),
+    aggregate=_bad_default("is an aggregate"),
+    unsupported=_bad_default("cannot be used there"),
+    wrong_column=_bad_default("is not a constant"),
+    malformed=_bad_default("is not an expression"),
+)
+
+
+def check_conditions(
+    jvm: JvmSession, schema: StructType, checks: Sequence[TableSql]
+) -> list[Expression]:
+    """Conditions over the table's columns, ready for the plan."""
+    parsed, resolved = _understood(jvm, schema, checks, _CHECK)
+    for sql, found in zip(checks, resolved, strict=True):
+        if found.data_type != BOOLEAN:
+            raise ConstraintError(
+                "DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=sql.name, expr=sql.text
+            )
+    return parsed
+
+
+def generation_expressions(
+    jvm: JvmSession, plain_columns: StructType, columns: Sequence[TableSql]
+) -> list[Expression]:
+    """What gives generated columns their values, out of columns that are not generated."""
+    return _understood(jvm, plain_columns, columns, _GENERATED)[0]
+
+
+def default_values(jvm: JvmSession, columns: Sequence[TableSql]) -> list[Expression]:
+    """Default values; they refer to no column."""
+    return _understood(jvm, StructType(), columns, _DEFAULT)[0]
+
+
+def _understood(
+    jvm: JvmSession, schema: StructType, texts: Sequence[TableSql], kind: _Kind
+) -> tuple[list[Expression], list[Resolved]]:
+    parsed = [_parsed(jvm, sql, kind) for sql in texts]
+    resolved = _resolved(jvm, schema, texts, parsed, kind)
+    for sql, found in zip(texts, resolved, strict=True):
+        _check_nodes(sql, found.nodes, kind)
+    return parsed, resolved
+
+
+def _parsed(jvm: JvmSession, sql: TableSql, kind: _Kind) -> Expression:
+    is_readable = len(sql.text) <= _LONGEST and _depth(sql.text) <= _DEEPEST
+    parsed = parse_expression(jvm, sql.text) if is_readable else None
+    if parsed is None or parsed.is_named:
+        raise kind.malformed(sql, sql.text)
+    _check_nodes(sql, parsed.nodes, kind)
+    for function in sorted(parsed.functions):
+        if not is_builtin(jvm, function):
+            raise kind.user_defined(sql, function.replace(", ", "."))
+        if function.rpartition(", ")[2].lower() in _FORBIDDEN_FUNCTIONS:
+            raise kind.unsupported(sql, function.replace(", ", "."))
+    return parsed
+
+
+def _depth(text: str) -> int:
+    """How many brackets are open at once."""
+    steps = (1 if mark in "([" else -1 for mark in text if mark in "([])")
+    return max(accumulate(steps), default=0)
+
+
+def _check_nodes(sql: TableSql, nodes: Collection[str], kind: _Kind) -> None:
+    if _AGGREGATE in nodes:
+        raise kind.aggregate(sql, sql.text)
+    for node in sorted(nodes):
+        if _USER_DEFINED.search(node):
+            raise kind.user_defined(sql, sql.text)
+        if node in _FORBIDDEN_NODES:
+            raise kind.unsupported(sql, sql.text)
+
+
+def _resolved(
+    jvm: JvmSession,
+    schema: StructType,
+    texts: Sequence[TableSql],
+    parsed: Sequence[Expression],
+    kind: _Kind,
+) -> list[Resolved]:
+    is_last = len(parsed) == 1
+    try:
+        resolved = resolve(jvm, schema, parsed)
+        if is_last or not any(found.nodes & _FORBIDDEN_NODES for found in resolved):
+            return resolved
+    except (PySparkException, Py4JJavaError) as error:
+        if is_last:
+            raise _refusal(texts[0], error, kind) from error
+    # Together they cost one analysis; apart they tell which one is wrong.
+    pairs = zip(texts, parsed, strict=True)
+    return [_resolved(jvm, schema, [sql], [one], kind)[0] for sql, one in pairs]
+
+
+def _refusal(sql: TableSql, error: Exception, kind: _Kind) -> DeltaError:
+    if isinstance(error, PySparkException) and _UNRESOLVED_COLUMN.match(error.getCondition() or ""):
+        return kind.wrong_column(sql, _named(error.getMessageParameters()))
+    return kind.unsupported(sql, sql.text)
+
+
+def _named(parameters: Mapping[str, str] | None) -> str:
+    found = parameters or {}
+    return found.get("objectName") or found.get("fieldName") or "a column"

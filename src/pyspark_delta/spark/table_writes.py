@@ -1,0 +1,125 @@
+"""Writes by name: what saveAsTable, insertInto, writeTo, INSERT and AS SELECT mean.
+
+Each becomes one `run_write` on the table's log; then the catalog is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from pyspark_delta.errors.table import TableAlreadyExistsError, TableNotFoundError
+from pyspark_delta.spark.catalog import TableName, log_of, show_columns
+from pyspark_delta.spark.commands.write import run_write
+from pyspark_delta.spark.commands.write_request import SaveMode, TableWrite, WriteRequest
+from pyspark_delta.spark.options import DeltaOptions
+from pyspark_delta.spark.table_places import place_of, register
+
+TableVerb = Literal["create", "replace", "create or replace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRows:
+    """Rows for a table, and what is said about the table besides."""
+
+    data: DataFrame
+    options: DeltaOptions = field(default_factory=DeltaOptions)
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    location: str | None = None
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def save_as_table(spark: SparkSession, name: TableName, rows: TableRows, mode: SaveMode) -> None:
+    """`df.write.saveAsTable`: columns by name, cast to what the table has."""
+    rows = replace(rows, comment=rows.options.get("comment"), location=rows.options.get("path"))
+    if not _exists(spark, name):
+        operation: TableVerb = "create or replace" if mode == "overwrite" else "create"
+        _write_table(spark, name, rows, operation, is_v1=True)
+    elif mode == "error":
+        raise TableAlreadyExistsError("DELTA_TABLE_ALREADY_EXISTS", tableName=name.shown)
+    elif mode == "overwrite":
+        _write_table(spark, name, rows, "create or replace", is_v1=True)
+    elif mode == "append":
+        place = place_of(spark, name, rows.location)
+        request = _request(rows, "append", casts=True)
+        run_write(spark, place.log, rows.data, request)
+        show_columns(spark, name)
+
+
+def insert_rows(
+    spark: SparkSession,
+    name: TableName,
+    rows: TableRows,
+    *,
+    overwrite: bool = False,
+    by_position: bool = False,
+    replace_where: Column | str | None = None,
+    dynamic_partitions: bool = False,
+) -> None:
+    """Add rows to a table that exists, or put them in the place of all or some of its rows."""
+    request = replace(
+        _request(rows, "overwrite" if overwrite else "append", casts=True),
+        by_position=by_position,
+        replace_where=replace_where,
+        dynamic_partitions=dynamic_partitions,
+    )
+    if place_of(spark, name, None).snapshot() is None:
+        raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=name.shown)
+    run_write(spark, log_of(spark, name), rows.data, request)
+    show_columns(spark, name)
+
+
+def make_table(spark: SparkSession, name: TableName, rows: TableRows, verb: TableVerb) -> None:
+    """`df.writeTo(t).create()` and the like, and CREATE TABLE AS SELECT."""
+    exists = _exists(spark, name)
+    if verb == "create" and exists:
+        raise TableAlreadyExistsError("DELTA_TABLE_ALREADY_EXISTS", tableName=name.shown)
+    if verb == "replace" and not exists:
+        raise TableNotFoundError("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=name.shown)
+    _write_table(spark, name, rows, verb, is_v1=False)
+
+
+def _write_table(
+    spark: SparkSession, name: TableName, rows: TableRows, verb: TableVerb, *, is_v1: bool
+) -> None:
+    place = place_of(spark, name, rows.location)
+    if verb == "create":
+        place.check_empty()
+    operation = {
+        "create": "CREATE TABLE AS SELECT",
+        "replace": "REPLACE TABLE AS SELECT",
+        "create or replace": "CREATE OR REPLACE TABLE AS SELECT",
+    }[verb]
+    as_table = TableWrite(
+        operation=operation,  # type: ignore[arg-type]
+        is_managed=place.is_managed,
+        table_name=name.shown,
+        comment=rows.comment,
+        properties=rows.properties,
+        is_v1_overwrite=is_v1 and verb != "create",
+    )
+    mode: SaveMode = "error" if verb == "create" else "overwrite"
+    request = replace(_request(rows, mode, casts=is_v1), as_table=as_table)
+    run_write(spark, place.log, rows.data, request)
+    register(spark, place)
+
+
+def _exists(spark: SparkSession, name: TableName) -> bool:
+    if name.path is None:
+        return name.entry is not None
+    return place_of(spark, name, None).snapshot() is not None
+
+
+def _request(rows: TableRows, mode: SaveMode, *, casts: bool) -> WriteRequest:
+    return WriteRequest(
+        mode=mode,
+        partition_by=rows.partition_by,
+        cluster_by=rows.cluster_by,
+        options=rows.options,
+        casts=casts,
+    )

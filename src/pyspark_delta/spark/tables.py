@@ -1,0 +1,208 @@
+"""`DeltaTable`: a handle on a table, with delta-spark's names.
+
+A handle holds where the table is, not what it read there: every call sees the newest version.
+"""
+
+from __future__ import annotations
+
+import html
+import operator
+from collections.abc import Mapping
+from contextlib import suppress
+
+from pyspark.errors import ParseException
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_delta.errors.base import DeltaError
+from pyspark_delta.errors.storage import StorageError
+from pyspark_delta.errors.table import (
+    OperationNotAllowedError,
+    PropertyError,
+    TableNotFoundError,
+)
+from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.spark.catalog import TableName, look_up_relation
+from pyspark_delta.spark.commands.read import run_load
+from pyspark_delta.spark.detail_frame import detail_frame
+from pyspark_delta.spark.hadoop_credentials import FILE_SYSTEM_PREFIXES
+from pyspark_delta.spark.history_frame import history_frame
+from pyspark_delta.spark.options import DeltaOptions
+from pyspark_delta.spark.table_access import ancestors, hadoop_location, open_log
+
+# What no search for a table's root goes beyond.
+_NOT_IN_A_TABLE = (LOG_DIRECTORY, "_samples")
+
+
+class DeltaTable:
+    """A Delta table, by its path or its name: `DeltaTable.forPath(spark, "/data/events")`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        root: str,
+        *,
+        path: str | None = None,
+        name: str | None = None,
+        alias: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """`root` is where the table is, `path` a partition in it that alone is meant."""
+        self._spark = spark
+        self._root = root
+        self._path = root if path is None else path
+        self._name = name
+        self._alias = alias
+        self._options = dict(options or {})
+
+    @classmethod
+    def forPath(
+        cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None
+    ) -> DeltaTable:
+        """The table at `path`; keys of `hadoopConf` begin with `fs.` or `dfs.`."""
+        _check_session(sparkSession)
+        _check_text(path, "path")
+        options = _checked_options(hadoopConf)
+        root = _table_root(sparkSession, path, options)
+        if root is None:
+            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{path}`")
+        return cls(sparkSession, root, path=path, options=options)
+
+    @classmethod
+    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
+        """The table of that name in the catalog, or at the path of delta.`path`."""
+        _check_session(sparkSession)
+        _check_text(tableOrViewName, "tableOrViewName")
+        found = look_up_relation(sparkSession, tableOrViewName)
+        if found is not None and found.path is not None:
+            return cls.forPath(sparkSession, found.path)
+        if found is None or found.location is None or not found.is_delta:
+            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=tableOrViewName)
+        return cls(sparkSession, found.location, name=_catalog_name(found))
+
+    @classmethod
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
+        """Whether there is a Delta table: at or above a path, at delta.`path`, or of that name."""
+        _check_session(sparkSession)
+        _check_text(identifier, "identifier")
+        with suppress(StorageError):  # no address, so a name perhaps
+            if _table_root(sparkSession, identifier, {}) is not None:
+                return True
+        try:
+            found = look_up_relation(sparkSession, identifier)
+        except ParseException:
+            return False
+        if found is None or not found.is_delta or found.location is None:
+            return False
+        return _table_root(sparkSession, found.location, {}) is not None
+
+    def toDF(self) -> DataFrame:
+        """The rows of the newest version."""
+        frame = run_load(self._spark, self._path, DeltaOptions(self._options))
+        return frame if self._alias is None else frame.alias(self._alias)
+
+    def alias(self, aliasName: str) -> DeltaTable:
+        """The same table under a name for expressions, as in `alias("t")` and `"t.id = 1"`."""
+        _check_text(aliasName, "aliasName")
+        return DeltaTable(
+            self._spark,
+            self._root,
+            path=self._path,
+            name=self._name,
+            alias=aliasName,
+            options=self._options,
+        )
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """Who changed the table and how, newest first; the last `limit` changes, or all known."""
+        if limit is not None:
+            if isinstance(limit, bool) or not hasattr(limit, "__index__"):
+                raise TypeError(f"limit is a whole number, not {type(limit).__name__}")
+            limit = operator.index(limit)
+        return history_frame(self._spark, self._log().history(limit))
+
+    def detail(self) -> DataFrame:
+        """One row about the table: its location, size, properties, protocol."""
+        return detail_frame(self._spark, self._log().update(), self._name)
+
+    def _log(self) -> DeltaLog:
+        # Asked anew each time: credentials may have changed since the handle was made.
+        return open_log(self._spark, self._root, self._options)
+
+    def __repr__(self) -> str:
+        shown = repr(self._path) if self._name is None else f"{self._path!r}, name={self._name!r}"
+        alias = "" if self._alias is None else f", alias={self._alias!r}"
+        return f"DeltaTable({shown}{alias})"
+
+    def _repr_html_(self) -> str:
+        """A card for notebooks; what cannot be read is left out of it."""
+        rows: dict[str, object] = {"location": self._root}
+        if self._name is not None:
+            rows["name"] = self._name
+        try:
+            snapshot = self._log().update()
+            rows |= {
+                "location": hadoop_location(snapshot.store.root_uri),
+                "version": snapshot.version,
+                "files": snapshot.num_files,
+                "bytes": snapshot.size_in_bytes,
+                "partitioned by": ", ".join(snapshot.metadata.partition_columns) or "nothing",
+                "columns": ", ".join(
+                    f"{f.name} {f.data_type.simple_string}" for f in snapshot.schema
+                ),
+            }
+        except DeltaError as error:
+            rows["error"] = error
+        cells = "".join(
+            f"<tr><th>{key}</th><td>{html.escape(str(value))}</td></tr>"
+            for key, value in rows.items()
+        )
+        return f"<table><caption>DeltaTable</caption>{cells}</table>"
+
+
+def _table_root(
+    spark: SparkSession, path: str, options: Mapping[str, str] | None = None
+) -> str | None:
+    """The root of the table that a path is in, perhaps the path itself; None for none."""
+    for place in (path, *ancestors(path)):
+        if place.rstrip("/").rpartition("/")[2] in _NOT_IN_A_TABLE:
+            return None
+        with suppress(TableNotFoundError):
+            open_log(spark, place, options).update()
+            return place
+    return None
+
+
+def _catalog_name(table: TableName) -> str | None:
+    return None if table.entry is None else table.entry.name
+
+
+def _check_session(spark: object) -> None:
+    if isinstance(spark, SparkSession):
+        return
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise OperationNotAllowedError(
+            "DELTA_OPERATION_NOT_ALLOWED",
+            operation="DeltaTable in a session of Spark Connect, which enable() cannot reach,",
+        )
+    raise TypeError(f"sparkSession is a SparkSession, not {type(spark).__name__}")
+
+
+def _check_text(value: object, name: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a text, not {type(value).__name__}")
+    if not value:
+        raise ValueError(f"{name} is empty")
+
+
+def _checked_options(given: Mapping[str, str] | None) -> dict[str, str]:
+    options = dict(given or {})
+    bad = sorted(str(key) for key in options if not str(key).startswith(FILE_SYSTEM_PREFIXES))
+    if bad:
+        # The keys alone: a value may be a secret.
+        raise PropertyError(
+            "DELTA_TABLE_FOR_PATH_UNSUPPORTED_HADOOP_CONF",
+            allowedPrefixes=", ".join(FILE_SYSTEM_PREFIXES),
+            unsupportedOptions=", ".join(bad),
+        )
+    return {key: str(value) for key, value in options.items()}

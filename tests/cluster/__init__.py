@@ -1,0 +1,1 @@
+"""A real cluster of Spark's own: a master and two workers on loopback."""

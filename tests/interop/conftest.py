@@ -1,0 +1,62 @@
+"""One delta-spark process for all tests here, beside the session all tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_delta import enable
+from tests.interop.engines import Ours, Pair, Theirs
+from tests.support.peer import Peer, is_prepared
+from tests.support.spark_session import TIME_ZONE
+
+
+@pytest.fixture(scope="session")
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """delta-spark; where it is not prepared, the tests are left out unless PEERS=required."""
+    if not is_prepared():
+        said = "delta-spark is not prepared: run scripts/peers.sh"
+        if os.environ.get("PEERS") == "required":
+            pytest.fail(said)
+        pytest.skip(said)
+    home = tmp_path_factory.mktemp("peer")
+    conf = {
+        "spark.sql.session.timeZone": TIME_ZONE,
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.local.dir": str(home / "local"),
+        # A process that lives for minutes on a few rows: code that is fast in the long run is not.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+    with Peer.start(conf, log=home / "stderr") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def theirs(peer: Peer) -> Theirs:
+    """The peer as an engine."""
+    return Theirs(peer)
+
+
+@pytest.fixture
+def ours(spark: SparkSession) -> Ours:
+    """Our own session as an engine."""
+    return Ours(enable(spark))
+
+
+@pytest.fixture
+def pair(ours: Ours, theirs: Theirs) -> Pair:
+    """Both engines."""
+    return Pair(ours, theirs)
+
+
+@pytest.fixture(params=["ours", "theirs"])
+def writer(request: pytest.FixtureRequest, pair: Pair) -> Ours | Theirs:
+    """Each engine in turn, as the one that writes what both read."""
+    engine: Ours | Theirs = getattr(pair, request.param)
+    return engine

@@ -1,0 +1,104 @@
+"""Which version a read means, and what it says when there is no such version."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_delta import DeltaLog, enable
+from pyspark_delta.errors import DeltaError
+from tests.support.tables import append, create_table
+
+SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
+DAY_S = 86_400
+ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+
+
+@pytest.fixture
+def log(table_path: Path) -> DeltaLog:
+    """Four versions, a minute between two, the newest a minute ago; one row more in each."""
+    log = create_table(table_path, SCHEMA, partition_by=["p"])
+    for number in range(3):
+        append(log, pa.table({"id": [number], "p": ["a b" if number else None]}, schema=SCHEMA))
+    date_back(table_path, [240, 180, 120, 60])
+    return log
+
+
+def date_back(path: Path, seconds: list[int]) -> None:
+    now = time.time()
+    for version, ago in enumerate(seconds):
+        commit = path / "_delta_log" / f"{version:020}.json"
+        os.utime(commit, (now - ago, now - ago))
+    for checksum in (path / "_delta_log").glob("*.crc"):
+        checksum.unlink()
+    DeltaLog.clear_cache()
+
+
+def load(spark: SparkSession, path: object, **options: object) -> DataFrame:
+    return enable(spark).read.format("delta").options(**options).load(str(path))
+
+
+def condition(spark: SparkSession, path: object, **options: object) -> str | None:
+    with pytest.raises(DeltaError) as caught:
+        load(spark, path, **options)
+    return caught.value.condition
+
+
+def test_a_time_means_the_version_that_was_newest_then(
+    spark: SparkSession, log: DeltaLog, table_path: Path
+) -> None:
+    def local(seconds_ago: int, form: str = "yyyy-MM-dd HH:mm:ss.SSS") -> str:
+        at = f"timestamp_millis({int((time.time() - seconds_ago) * 1000)})"
+        return str(spark.sql(f"SELECT date_format({at}, '{form}')").first()[0])
+
+    assert load(spark, table_path, timestampAsOf=local(150)).count() == 1
+    assert load(spark, table_path, timestampAsOf=local(90)).count() == 2
+    assert load(spark, f"{table_path}@{local(90, 'yyyyMMddHHmmssSSS')}").count() == 2
+    assert load(spark, f"{table_path}@v3").count() == 3
+    assert condition(spark, table_path, timestampAsOf=local(0)) == (
+        "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"
+    )
+    assert condition(spark, table_path, timestampAsOf=local(999)) == (
+        "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION"
+    )
+
+
+def test_what_is_asked_for_twice_or_is_not_there_is_told_by_name(
+    spark: SparkSession, log: DeltaLog, table_path: Path, tmp_path: Path
+) -> None:
+    both = {"versionAsOf": 1, "timestampAsOf": "2024-01-01"}
+    assert condition(spark, table_path, **both) == "DELTA_ONEOF_IN_TIMETRAVEL"
+    assert condition(spark, f"{table_path}@v1", versionAsOf=1) == (
+        "DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS"
+    )
+    assert condition(spark, table_path, versionAsOf=99) == "DELTA_VERSION_NOT_FOUND"
+    assert condition(spark, table_path, timestampAsOf="no time") == "DELTA_TIMESTAMP_INVALID"
+    assert condition(spark, tmp_path / "nö 100%") == "DELTA_TABLE_NOT_FOUND"
+    assert condition(spark, table_path, readChangeFeed=True) == "DELTA_OPERATION_NOT_ALLOWED"
+
+
+def test_versions_beyond_the_retention_of_their_files_are_refused(
+    spark: SparkSession, log: DeltaLog, table_path: Path
+) -> None:
+    date_back(table_path, [30 * DAY_S, 20 * DAY_S, 10 * DAY_S, 9 * DAY_S])
+    refused = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
+    assert condition(spark, table_path, versionAsOf=2) == refused
+    assert load(spark, table_path, versionAsOf=3).count() == 3
+    spark.conf.set(ENFORCED, "false")
+    try:
+        assert load(spark, table_path, versionAsOf=2).count() == 2
+    finally:
+        spark.conf.unset(ENFORCED)
+
+
+def test_a_path_to_a_partition_reads_that_partition(
+    spark: SparkSession, log: DeltaLog, table_path: Path
+) -> None:
+    assert load(spark, f"{table_path}/p=a b").count() == 2
+    assert load(spark, f"{table_path}/p=__HIVE_DEFAULT_PARTITION__/").count() == 1
+    assert condition(spark, f"{table_path}/q=1") == "DELTA_TABLE_NOT_FOUND"

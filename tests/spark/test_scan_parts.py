@@ -1,0 +1,167 @@
+"""Parts of a scan that need no Spark: rows in Spark's layout, deletion vectors as bits, filters."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+
+from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
+from pyspark_delta.kernel.protocol.types import (
+    BOOLEAN,
+    DATE,
+    INTEGER,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    DecimalType,
+)
+from pyspark_delta.kernel.scan.predicates import Column
+from pyspark_delta.spark.deleted_rows import row_bits
+from pyspark_delta.spark.expressions import predicate_of
+from pyspark_delta.spark.jvm.filters import Filter
+from pyspark_delta.spark.jvm.unsafe_rows import array_bytes, long_array, row_bytes, word_of
+from pyspark_delta.spark.stepped_functions import day_of, truncated_to, year_of
+
+random.seed(3)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [0],
+        [63],
+        [64],
+        list(range(64)),
+        list(range(65)),
+        [0, 9, 2**20],
+        random.sample(range(100_000), 3_000),
+        [*range(1_000, 70_000), 90_001],
+    ],
+)
+def test_a_vector_is_a_bit_for_each_row_in_whole_words(rows: list[int]) -> None:
+    bits = row_bits(DeletionVector(rows))
+    assert len(bits) % 8 == 0
+    number = int.from_bytes(bits, "little")
+    assert number == sum(1 << row for row in rows)
+
+
+def test_an_empty_vector_has_no_bits() -> None:
+    assert row_bits(DeletionVector()) == b""
+
+
+def test_a_row_is_nulls_then_words_then_what_does_not_fit_one() -> None:
+    row = row_bytes([7, None, b"abc"])
+    nulls, first, second, third = struct.unpack_from("=4Q", row)
+    assert (nulls, first, second) == (0b10, 7, 0)
+    assert (third >> 32, third & 0xFFFFFFFF) == (32, 3)
+    assert row[32:] == b"abc" + bytes(5)
+    assert array_bytes([b"x"])[:8] == struct.pack("=q", 1)
+    assert long_array(pa.array([5, 6, 7]).slice(1)) == struct.pack("=4q", 2, 0, 6, 7)
+
+
+def test_values_become_the_words_that_catalyst_keeps() -> None:
+    assert word_of(None, LONG) is None
+    assert word_of(-1, INTEGER) == 2**32 - 1
+    assert word_of(True, BOOLEAN) == 1
+    assert word_of("ü", STRING) == b"\xc3\xbc"
+    assert word_of(Decimal("-1.5"), DecimalType(10, 2)) == -150
+    assert word_of(Decimal("-0.01"), DecimalType(38, 2)) == b"\xff"
+    assert word_of(Decimal("1.28"), DecimalType(38, 2)) == b"\x00\x80"
+
+
+def tree(*nodes: dict[str, Any]) -> Filter:
+    return Filter(None, [{"num-children": 0, **node} for node in nodes], 0)
+
+
+def attribute(name: str, kind: object) -> dict[str, Any]:
+    return {"class": "x.AttributeReference", "name": name, "dataType": kind}
+
+
+def literal(value: str | None, kind: str) -> dict[str, Any]:
+    return {"class": "x.Literal", "value": value, "dataType": kind}
+
+
+def call(name: str, children: int, **fields: object) -> dict[str, Any]:
+    return {"class": f"x.{name}", "num-children": children, **fields}
+
+
+def of(*nodes: dict[str, Any]) -> str:
+    return predicate_of(tree(*nodes), time_zone="America/Los_Angeles").to_sql()
+
+
+STRUCT = {
+    "type": "struct",
+    "fields": [
+        {"name": name, "type": "integer", "nullable": True, "metadata": {}} for name in ("a", "b")
+    ],
+}
+
+
+def test_filters_are_read_as_predicates() -> None:
+    n = attribute("n", "integer")
+    assert of(call("IsNull", 1), n) == "n IS NULL"
+    assert of(call("LessThan", 2), literal("5", "integer"), n) == "n > 5"
+    cast = call("Cast", 1, dataType="long")
+    assert of(call("EqualTo", 2), cast, n, literal("5", "long")) == "n = 5L"
+    lossy = call("Cast", 1, dataType="double")
+    big = attribute("l", "long")
+    assert of(call("EqualTo", 2), lossy, big, literal("5.0", "double")) == "(EqualTo)"
+    field = call("GetStructField", 1, ordinal=1)
+    assert of(call("EqualTo", 2), field, attribute("s", STRUCT), literal("5", "integer")) == (
+        "s.b = 5"
+    )
+    renamed = call("Cast", 1, dataType={**STRUCT, "fields": STRUCT["fields"][::-1]})
+    assert of(call("IsNotNull", 1), field, renamed, attribute("s", STRUCT)) == "NOT (s.b IS NULL)"
+    assert of(call("Not", 1), attribute("b", "boolean")) == "NOT (b = TRUE)"
+    assert of(call("StartsWith", 2), attribute("s", "string"), literal("a%", "string")) == (
+        "s LIKE 'a\\\\%%'"
+    )
+    assert of(call("Rand", 0)) == "(Rand)"
+    assert predicate_of(Filter(None, None, 0)).to_sql() == "(an expression)"
+    assert of(call("And", 2), n) == "(an expression)"
+
+
+def test_days_that_clocks_change_on_are_taken_wider() -> None:
+    zone = ZoneInfo("America/Los_Angeles")
+    day = day_of(Column(("t",)), TIMESTAMP, zone)
+
+    def bounds(number: int) -> Sequence[int]:
+        predicate = day.compared("=", number)
+        return [part.right.value for part in predicate.operands]  # type: ignore[attr-defined]
+
+    def micros(*parts: int) -> int:
+        return round(datetime(*parts, tzinfo=UTC).timestamp()) * 1_000_000  # type: ignore[arg-type, misc]
+
+    plain = (date(2024, 7, 1) - date(1970, 1, 1)).days
+    assert bounds(plain) == [micros(2024, 7, 1, 7), micros(2024, 7, 2, 7)]
+    autumn = (date(2024, 11, 3) - date(1970, 1, 1)).days
+    start, end = bounds(autumn)
+    assert start <= micros(2024, 11, 3, 7)
+    assert end >= micros(2024, 11, 4, 8)
+
+
+def test_functions_of_days_go_up_in_steps() -> None:
+    day = day_of(Column(("d",)), DATE, None)
+    assert year_of(day).compared("=", 2024).to_sql() == (
+        "d >= DATE '2024-01-01' AND d < DATE '2025-01-01'"
+    )
+    leap = (date(2024, 2, 29) - date(1970, 1, 1)).days
+    first = (date(2024, 2, 1) - date(1970, 1, 1)).days
+    month = truncated_to("month", day, to_day=True)
+    assert month.compared("=", first).to_sql() == (
+        "d >= DATE '2024-02-01' AND d < DATE '2024-03-01'"
+    )
+    assert month.compared(">=", leap).to_sql() == "d >= DATE '2024-03-01'"
+    assert month.compared("<", leap).to_sql() == "d < DATE '2024-03-01'"
+    week = truncated_to("WEEK", day, to_day=True)
+    assert week.compared(">", leap).to_sql() == "d >= DATE '2024-03-04'"
+    with pytest.raises(ValueError, match="no unit"):
+        truncated_to("HOUR", day)
