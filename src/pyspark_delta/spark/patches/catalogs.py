@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql.catalog import Catalog, Column
 from pyspark.sql.types import StructType as SparkStructType
 
+from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.protocol.column_mapping import physical_path
 from pyspark_delta.kernel.protocol.domains import clustering_columns
 from pyspark_delta.kernel.protocol.types import StructType
@@ -32,6 +33,18 @@ def _named(original: Method) -> Method:
             return original(self, with_path_names(tableName), *args, **kwargs)
 
     return wrapped
+
+
+def _table_exists(original: Method) -> Method:
+    named = _named(original)
+
+    def tableExists(self: Any, tableName: str, dbName: str | None = None) -> Any:
+        try:
+            return named(self, tableName, dbName)
+        except TableNotFoundError:
+            return False  # a path without a table, or an entry whose log is gone
+
+    return tableExists
 
 
 def _list_columns(original: Method) -> Method:
@@ -108,7 +121,7 @@ def _columns(spark: Any, table: TableName) -> list[Column]:
 
 
 CHANGED: dict[tuple[type, str], Wrap] = {
-    (Catalog, "tableExists"): _named,
+    (Catalog, "tableExists"): _table_exists,
     (Catalog, "getTable"): _named,
     (Catalog, "cacheTable"): _named,
     (Catalog, "uncacheTable"): _named,
