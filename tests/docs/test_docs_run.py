@@ -88,11 +88,17 @@ def _page_name(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=_page_name)
 def test_the_code_of_a_page_does_what_the_page_says(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
-    for example in parse_examples(page.read_text(encoding="utf-8")):
+    examples = list(parse_examples(page.read_text(encoding="utf-8")))
+    if any("SparkSession" in example.code.text for example in examples):
+        request.getfixturevalue("spark")  # which getOrCreate() then finds
+    for example in examples:
         printed = io.StringIO()
         # Blank lines in front, so that a traceback names the line of the page.
         code = compile("\n" * (example.code.line - 1) + example.code.text, page, "exec")
