@@ -13,6 +13,7 @@ from pyspark_delta.kernel.protocol.iceberg_compat import (
     check_iceberg_compat,
     default_properties,
     enabled_version,
+    keeps_partition_columns,
     requires_partition_columns,
 )
 from pyspark_delta.kernel.protocol.schema_json import format_schema
@@ -193,3 +194,12 @@ def test_partition_columns_belong_in_files_when_a_feature_asks_for_it() -> None:
     assert not requires_partition_columns(Protocol(), plain)
     assert requires_partition_columns(Protocol(), table(1))
     assert requires_partition_columns(upgraded(Protocol(), ["materializePartitionColumns"]), plain)
+
+
+def test_a_table_may_leave_partition_columns_out_of_files_unless_a_feature_needs_them() -> None:
+    said_no = {"delta.writePartitionColumnsToParquet": "false"}
+    plain = Metadata(id="t", configuration=said_no)
+    assert keeps_partition_columns(Protocol(), Metadata(id="t"))
+    assert not keeps_partition_columns(Protocol(), plain)
+    assert keeps_partition_columns(Protocol(), table(2, configuration=said_no))
+    assert keeps_partition_columns(upgraded(Protocol(), ["materializePartitionColumns"]), plain)

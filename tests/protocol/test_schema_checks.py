@@ -181,3 +181,11 @@ def test_a_new_schema_passes_all_checks_at_once_or_none() -> None:
     twice = StructType((field("a", LONG), field("A", LONG)))
     error = _refused(lambda: check_schema(twice, []))
     assert error.condition == "DELTA_DUPLICATE_COLUMNS_FOUND.METADATA_UPDATE"
+
+
+def test_a_partition_column_with_a_refused_character_has_an_error_of_its_own() -> None:
+    schema = struct(**{"a b": LONG, "v": LONG})
+    with pytest.raises(SchemaError) as caught:
+        check_schema(schema, ["a b"], mode=ColumnMappingMode.NONE)
+    assert caught.value.condition == "DELTA_INVALID_PARTITION_COLUMN_NAME"
+    check_schema(schema, ["a b"], mode=ColumnMappingMode.NAME)

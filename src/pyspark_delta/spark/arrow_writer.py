@@ -27,6 +27,7 @@ from pyspark_delta.kernel.protocol.column_mapping import (
 )
 from pyspark_delta.kernel.protocol.constraints import not_null_fields
 from pyspark_delta.kernel.protocol.features import supported_features
+from pyspark_delta.kernel.protocol.iceberg_compat import keeps_partition_columns
 from pyspark_delta.kernel.protocol.partition_values import (
     format_partition_value,
     partition_directory,
@@ -35,7 +36,6 @@ from pyspark_delta.kernel.protocol.properties import (
     NUM_INDEXED_COLUMNS,
     STATS_COLUMNS,
     STRING_PREFIX_LENGTH,
-    WRITE_PARTITION_COLUMNS,
     property_value,
 )
 from pyspark_delta.kernel.protocol.schema_checks import without_void
@@ -133,7 +133,7 @@ class ArrowWriter:
         self._stored = as_nullable(without_void(metadata.schema))
         self._alignment = _Alignment(self._stored, columns)
         self._in_file = self._stored
-        if property_value(metadata.configuration, WRITE_PARTITION_COLUMNS) is False:
+        if not keeps_partition_columns(protocol, metadata):
             self._in_file = as_nullable(without_void(metadata.data_schema))
         self._physical = physical_schema(self._in_file, self._mode)
         ids = {} if self._mode is ColumnMappingMode.NONE else field_ids(self._in_file)

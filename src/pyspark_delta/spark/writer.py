@@ -19,6 +19,7 @@ from pyspark_delta.kernel.protocol.column_mapping import (
     physical_schema,
 )
 from pyspark_delta.kernel.protocol.features import supported_features
+from pyspark_delta.kernel.protocol.iceberg_compat import keeps_partition_columns
 from pyspark_delta.kernel.protocol.identity_columns import identity_columns
 from pyspark_delta.kernel.protocol.partition_values import (
     HIVE_DEFAULT_PARTITION,
@@ -29,7 +30,6 @@ from pyspark_delta.kernel.protocol.properties import (
     NUM_INDEXED_COLUMNS,
     STATS_COLUMNS,
     STRING_PREFIX_LENGTH,
-    WRITE_PARTITION_COLUMNS,
     property_value,
 )
 from pyspark_delta.kernel.protocol.schema_checks import check_writable, without_void
@@ -76,7 +76,7 @@ def stage(
     `data` has the columns of `metadata.schema`, by name, and those of `hidden`, which go into the
     files as they are; `options` are Spark's Parquet options.  Files without a row are left out.
     """
-    files, footers = _written(jvm, log, data, metadata, hidden, "", options)
+    files, footers = _written(jvm, log, data, metadata, protocol, hidden, "", options)
     types = _partition_types(metadata)
     has_vectors = "deletionVectors" in supported_features(protocol)
     prefix = property_value(metadata.configuration, STRING_PREFIX_LENGTH)
@@ -99,13 +99,14 @@ def stage_changes(
     log: DeltaLog,
     data: DataFrame,
     metadata: Metadata,
+    protocol: Protocol,
     change_columns: StructType,
     *,
     options: Mapping[str, str] | None = None,
 ) -> list[AddCDCFile]:
     """Write rows that changed, whose `change_columns` say how, for the change data feed."""
     files, footers = _written(
-        jvm, log, data, metadata, change_columns, f"{CHANGE_DIRECTORY}/", options
+        jvm, log, data, metadata, protocol, change_columns, f"{CHANGE_DIRECTORY}/", options
     )
     types = _partition_types(metadata)
     return [
@@ -124,6 +125,7 @@ def _written(
     log: DeltaLog,
     data: DataFrame,
     metadata: Metadata,
+    protocol: Protocol,
     extra: StructType,
     directory: str,
     options: Mapping[str, str] | None,
@@ -134,7 +136,7 @@ def _written(
     if stored != metadata.schema:
         data = aligned(data, StructType((*stored, *extra)))
     partitions = [physical_name(f, mode) for f in metadata.partition_schema]
-    keeps = property_value(metadata.configuration, WRITE_PARTITION_COLUMNS) is not False
+    keeps = keeps_partition_columns(protocol, metadata)
     written = physical_schema(stored, mode)
     if not keeps:
         written = StructType(tuple(f for f in written if f.name not in partitions))

@@ -22,6 +22,7 @@ from pyspark_delta.kernel.protocol.properties import (
     ENABLE_ICEBERG_COMPAT_V1,
     ENABLE_ICEBERG_COMPAT_V2,
     ENABLE_ICEBERG_COMPAT_V3,
+    WRITE_PARTITION_COLUMNS,
     Property,
     property_value,
 )
@@ -90,6 +91,12 @@ def requires_partition_columns(protocol: Protocol, metadata: Metadata) -> bool:
     return enabled_version(metadata) is not None or is_supported(
         protocol, "materializePartitionColumns"
     )
+
+
+def keeps_partition_columns(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether data files get the partition columns: always, unless the table says no and may."""
+    said = property_value(metadata.configuration, WRITE_PARTITION_COLUMNS)
+    return said is not False or requires_partition_columns(protocol, metadata)
 
 
 def check_iceberg_compat(

@@ -51,7 +51,7 @@ def check_schema(
 ) -> None:
     """Run every check that a table's new schema must pass before it is committed."""
     check_no_duplicates(schema, "DELTA_DUPLICATE_COLUMNS_FOUND.METADATA_UPDATE")
-    check_names(schema, mode)
+    check_names(schema, mode, partition_columns)
     check_types(schema)
     check_partition_columns(schema, partition_columns)
     if change_data_feed:
@@ -67,10 +67,14 @@ def invalid_names(schema: StructType) -> tuple[str, ...]:
     )
 
 
-def check_names(schema: StructType, mode: ColumnMappingMode) -> None:
+def check_names(
+    schema: StructType, mode: ColumnMappingMode, partition_columns: Sequence[str] = ()
+) -> None:
     """Refuse names that cannot be a column's name in a file; column mapping lifts the rule."""
     if mode is not ColumnMappingMode.NONE:
         return
+    if any(character in name for name in partition_columns for character in ILLEGAL_CHARACTERS):
+        raise SchemaError("DELTA_INVALID_PARTITION_COLUMN_NAME")
     if found := invalid_names(schema):
         raise SchemaError(
             "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES", invalidColumnNames=", ".join(found)

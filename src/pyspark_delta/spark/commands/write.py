@@ -263,6 +263,7 @@ class _Write:
                 log,  # type: ignore[arg-type]
                 rows.withColumn(_CHANGE_TYPE, F.lit(kind)),
                 metadata,
+                protocol,
                 StructType((StructField(_CHANGE_TYPE, STRING),)),
                 options=self.asked.file_options,
             )

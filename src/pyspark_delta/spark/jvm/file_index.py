@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import count
 from typing import Any
 from urllib.parse import quote
-from weakref import WeakValueDictionary
 
 from pyspark.sql import DataFrame
 
@@ -25,6 +23,7 @@ from pyspark_delta.spark.jvm.partition_directories import (
     partition_directories,
     passing,
 )
+from pyspark_delta.spark.jvm.stand_ins import StandIns
 
 _SOURCES = "org.apache.spark.sql.execution.datasources"
 # What Hadoop escapes when it makes a URI of a path: of ASCII, all but these.
@@ -78,8 +77,7 @@ class FileIndexProxy:
     def __init__(self, jvm: JvmSession, source: ScanSource, partition_schema: Any) -> None:
         self._jvm = jvm
         self.source = source
-        self._token = f"{next(_TOKENS)}"
-        _PROXIES[self._token] = self
+        self._name = _STAND_INS.name(self, ", ".join(source.identity))
         self._partition_schema = partition_schema
         self._roots: Any = None
         self._size: Any = None
@@ -135,21 +133,17 @@ class FileIndexProxy:
         return hash(self.source.identity) & 0x7FFFFFFF
 
     def toString(self) -> str:
-        return f"{_NAMED}{', '.join(self.source.identity)}] {self._token}"
+        return self._name
 
 
-_NAMED = "Delta["
-# Java knows a Python object by a stand-in of its own; what it prints leads back to ours.
-_TOKENS = count()
-_PROXIES: WeakValueDictionary[str, FileIndexProxy] = WeakValueDictionary()
+_STAND_INS: StandIns[FileIndexProxy] = StandIns("Delta[")
 
 
 def _proxy_of(location: Any) -> FileIndexProxy | None:
     """Our proxy behind a `FileIndex` of Java's; None when it is another's."""
     if location is None or isinstance(location, FileIndexProxy):
         return location
-    text = str(location.toString())
-    return _PROXIES.get(text.rpartition(" ")[2]) if text.startswith(_NAMED) else None
+    return _STAND_INS.behind(location)
 
 
 def scan_plan(jvm: JvmSession, source: ScanSource, schema: StructType) -> Any:

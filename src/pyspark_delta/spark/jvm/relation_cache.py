@@ -9,13 +9,12 @@ Spark's own cache.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 from typing import Any
-from weakref import WeakValueDictionary
 
 from pyspark_delta.spark.jvm.callback_errors import noted_errors
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.private_fields import private_value, set_private_value
+from pyspark_delta.spark.jvm.stand_ins import StandIns
 
 FindPlan = Callable[[str, str, str], Any]
 """From catalog, database and table to a logical plan; None when it is not a Delta table."""
@@ -27,7 +26,7 @@ def install_relation_cache(jvm: JvmSession, find_plan: FindPlan) -> None:
     """Put our cache before Spark's; a second time only `find_plan` changes."""
     catalog = jvm.session.sessionState().catalog()
     present = private_value(catalog, _FIELD)
-    ours = _proxy_of(present)
+    ours = _STAND_INS.behind(present)
     if ours is not None:
         ours.find_plan = find_plan
         return
@@ -38,7 +37,7 @@ def install_relation_cache(jvm: JvmSession, find_plan: FindPlan) -> None:
 def remove_relation_cache(jvm: JvmSession) -> None:
     """Give Spark its own cache back."""
     catalog = jvm.session.sessionState().catalog()
-    ours = _proxy_of(private_value(catalog, _FIELD))
+    ours = _STAND_INS.behind(private_value(catalog, _FIELD))
     if ours is not None:
         set_private_value(catalog, _FIELD, ours.sparks_own)
 
@@ -54,8 +53,7 @@ class RelationCacheProxy:
     def __init__(self, sparks_own: Any, find_plan: FindPlan) -> None:
         self.sparks_own = sparks_own
         self.find_plan = find_plan
-        self._token = str(next(_TOKENS))
-        _PROXIES[self._token] = self
+        self._name = _STAND_INS.name(self)
 
     def getIfPresent(self, key: Any) -> Any:
         found = self.sparks_own.getIfPresent(key)
@@ -90,16 +88,7 @@ class RelationCacheProxy:
         return id(self) & 0x7FFFFFFF
 
     def toString(self) -> str:
-        return f"{_NAMED} {self._token}"
+        return self._name
 
 
-_NAMED = "Delta[relations]"
-# Java knows a Python object by a stand-in of its own; what it prints leads back to ours.
-_TOKENS = count()
-_PROXIES: WeakValueDictionary[str, RelationCacheProxy] = WeakValueDictionary()
-
-
-def _proxy_of(cache: Any) -> RelationCacheProxy | None:
-    """Our proxy behind a cache of Java's; None when it is Spark's own."""
-    text = str(cache.toString())
-    return _PROXIES.get(text.rpartition(" ")[2]) if text.startswith(_NAMED) else None
+_STAND_INS: StandIns[RelationCacheProxy] = StandIns("Delta[relations")
