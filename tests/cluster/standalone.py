@@ -60,6 +60,8 @@ def _started(
 def _environment() -> Mapping[str, str]:
     kept = ("PATH", "JAVA_HOME", "HOME", "LANG", "TMPDIR")
     return {
+        # A JVM reads the names of files in this encoding; without one it knows only ASCII.
+        "LC_ALL": "C.UTF-8",
         **{key: os.environ[key] for key in kept if key in os.environ},
         "SPARK_HOME": str(_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -166,7 +166,7 @@ def test_path_tables_can_be_created(spark: SparkSession, db: str, table_path: Pa
     spark.sql(f"CREATE TABLE {name} (a INT) USING delta")
     spark.sql(f"INSERT INTO {name} SELECT 3")
     assert rows(spark.sql(f"SELECT * FROM {name}")) == [(3,)]
-    assert spark.catalog.listTables() == []
+    assert [each for each in spark.catalog.listTables() if not each.isTemporary] == []
     error = refused(spark, f"CREATE TABLE {name} (a INT) USING delta")
     assert error.condition == "DELTA_TABLE_ALREADY_EXISTS"
     spark.sql(f"CREATE TABLE IF NOT EXISTS {name} (a INT) USING delta")
@@ -223,7 +223,7 @@ def test_what_cannot_be_made_is_refused_and_leaves_nothing(spark: SparkSession, 
     assert error.condition == "WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED"
     with pytest.raises(ParseException):
         spark.sql("CREATE TABLE t (a INT USING delta")
-    assert spark.catalog.listTables() == []
+    assert [each for each in spark.catalog.listTables() if not each.isTemporary] == []
 
 
 def test_session_defaults_and_the_default_source_count(spark: SparkSession, db: str) -> None:

@@ -135,6 +135,7 @@ def test_what_a_frame_reads_is_known(spark: SparkSession, table_path: Path, tmp_
     assert source.snapshot.version == 2
     assert any("v > 1" in read.filter.to_sql() for read in source.reads)
     assert sources_in(spark.range(3).toDF("x")) == []
+    spark.catalog.dropTempView("first")
 
 
 def test_a_frame_that_is_gone_takes_its_proxy_with_it(
