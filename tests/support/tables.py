@@ -42,21 +42,16 @@ from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.stats import ColumnStats, format_stats, widen_stats
 from pyspark_delta.kernel.protocol.stats_columns import StatsColumn, stats_columns
 from pyspark_delta.kernel.protocol.types import (
-    ArrayType,
     DataType,
     DecimalType,
-    MapType,
-    StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.arrow_types import arrow_type, kernel_schema
+from pyspark_delta.kernel.scan.arrow_types import arrow_type, field_with_ids, kernel_schema
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.uris import decode_path, encode_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.hooks import HookRunner, InlineRunner
-
-_FIELD_ID = "PARQUET:field_id"
 
 
 def table_log(
@@ -220,7 +215,7 @@ def physical_rows(rows: pa.Table, metadata: Metadata) -> pa.Table:
     ids = {} if mode is ColumnMappingMode.NONE else field_ids(schema)
     columns, fields = [], []
     for f, physical in zip(schema, physical_schema(schema, mode), strict=True):
-        target = _physical_field(physical, (), ids)
+        target = field_with_ids(physical, ids)
         column = rows.column(f.name).cast(arrow_type(f.data_type)).combine_chunks()
         columns.append(column.view(target.type))
         fields.append(target)
@@ -265,30 +260,6 @@ def _comparable(column: pa.ChunkedArray, data_type: DataType) -> pa.ChunkedArray
         return column.cast(pa.int32())
     assert not isinstance(data_type, DecimalType) or pa.types.is_decimal(column.type)
     return column
-
-
-def _physical_field(
-    f: StructField, parent: tuple[str, ...], ids: Mapping[tuple[str, ...], int]
-) -> pa.Field:
-    path = (*parent, f.name)
-    metadata = {_FIELD_ID: str(ids[path])} if path in ids else None
-    return pa.field(f.name, _physical_type(f.data_type, path, ids), f.nullable, metadata)
-
-
-def _physical_type(
-    data_type: DataType, path: tuple[str, ...], ids: Mapping[tuple[str, ...], int]
-) -> pa.DataType:
-    match data_type:
-        case StructType():
-            return pa.struct([_physical_field(f, path, ids) for f in data_type])
-        case ArrayType():
-            element = StructField("element", data_type.element_type, data_type.contains_null)
-            return pa.list_(_physical_field(element, path, ids))
-        case MapType():
-            key = StructField("key", data_type.key_type, nullable=False)
-            value = StructField("value", data_type.value_type, data_type.value_contains_null)
-            return pa.map_(_physical_field(key, path, ids), _physical_field(value, path, ids))
-    return arrow_type(data_type)
 
 
 def _mode(metadata: Metadata) -> ColumnMappingMode:

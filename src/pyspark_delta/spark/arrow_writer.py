@@ -45,14 +45,11 @@ from pyspark_delta.kernel.protocol.stats_columns import StatsColumn, stats_colum
 from pyspark_delta.kernel.protocol.types import (
     DOUBLE,
     FLOAT,
-    ArrayType,
-    DataType,
-    MapType,
     StructField,
     StructType,
     column_name,
 )
-from pyspark_delta.kernel.scan.arrow_types import arrow_type
+from pyspark_delta.kernel.scan.arrow_types import arrow_type, field_with_ids
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.scan.projection import Projection, ProjectionError, project
 from pyspark_delta.kernel.storage.base import LogStore
@@ -76,7 +73,6 @@ _GROUP_BYTES = 64 << 20
 _BUFFERED_BYTES = 256 << 20
 _OPEN_FILES = 64
 _CHUNK_BYTES = 4 << 20
-_FIELD_ID = "PARQUET:field_id"
 
 # The partition values of a file, in the log's spelling.
 _Key = tuple[str | None, ...]
@@ -137,7 +133,7 @@ class ArrowWriter:
             self._in_file = as_nullable(without_void(metadata.data_schema))
         self._physical = physical_schema(self._in_file, self._mode)
         ids = {} if self._mode is ColumnMappingMode.NONE else field_ids(self._in_file)
-        self._schema = pa.schema([_physical_field(f, (), ids) for f in self._physical])
+        self._schema = pa.schema([field_with_ids(f, ids) for f in self._physical])
         self._stats = _stats_columns(metadata, self._mode)
         self._files: dict[_Key, _File] = {}
         self._written: list[_Written] = []
@@ -349,27 +345,3 @@ def _stats_columns(metadata: Metadata, mode: ColumnMappingMode) -> tuple[StatsCo
         num_indexed=property_value(configuration, NUM_INDEXED_COLUMNS),
         listed=configuration.get(STATS_COLUMNS.key),
     )
-
-
-def _physical_field(
-    f: StructField, parent: tuple[str, ...], ids: Mapping[tuple[str, ...], int]
-) -> pa.Field:
-    path = (*parent, f.name)
-    metadata = {_FIELD_ID: str(ids[path])} if path in ids else None
-    return pa.field(f.name, _physical_type(f.data_type, path, ids), f.nullable, metadata)
-
-
-def _physical_type(
-    data_type: DataType, path: tuple[str, ...], ids: Mapping[tuple[str, ...], int]
-) -> pa.DataType:
-    match data_type:
-        case StructType():
-            return pa.struct([_physical_field(f, path, ids) for f in data_type])
-        case ArrayType():
-            element = StructField("element", data_type.element_type, data_type.contains_null)
-            return pa.list_(_physical_field(element, path, ids))
-        case MapType():
-            key = StructField("key", data_type.key_type, nullable=False)
-            value = StructField("value", data_type.value_type, data_type.value_contains_null)
-            return pa.map_(_physical_field(key, path, ids), _physical_field(value, path, ids))
-    return arrow_type(data_type)

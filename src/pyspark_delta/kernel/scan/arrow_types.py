@@ -51,6 +51,7 @@ _PRIMITIVES: Mapping[PrimitiveType, pa.DataType] = {
     VOID: pa.null(),
     VARIANT: pa.struct([pa.field(name, pa.binary(), nullable=False) for name in VARIANT_PARTS]),
 }
+_FIELD_ID = "PARQUET:field_id"
 _TEXT = re.compile(r"(var)?char\([0-9]+\)")
 
 # Arrow types that other writers hand in, and the smallest kernel type that holds their values.
@@ -161,3 +162,28 @@ def _decimal(arrow: pa.DataType) -> DecimalType:
 
 def _unsupported(shown: object) -> SchemaError:
     return SchemaError("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=shown)
+
+
+def field_with_ids(
+    f: StructField, ids: Mapping[tuple[str, ...], int], parent: tuple[str, ...] = ()
+) -> pa.Field:
+    """A column of a data file; `ids` gives the Parquet field ids by path, where there are any."""
+    path = (*parent, f.name)
+    metadata = {_FIELD_ID: str(ids[path])} if path in ids else None
+    return pa.field(f.name, _type_with_ids(f.data_type, path, ids), f.nullable, metadata)
+
+
+def _type_with_ids(
+    data_type: DataType, path: tuple[str, ...], ids: Mapping[tuple[str, ...], int]
+) -> pa.DataType:
+    match data_type:
+        case StructType():
+            return pa.struct([field_with_ids(f, ids, path) for f in data_type])
+        case ArrayType():
+            element = StructField("element", data_type.element_type, data_type.contains_null)
+            return pa.list_(field_with_ids(element, ids, path))
+        case MapType():
+            key = StructField("key", data_type.key_type, nullable=False)
+            value = StructField("value", data_type.value_type, data_type.value_contains_null)
+            return pa.map_(field_with_ids(key, ids, path), field_with_ids(value, ids, path))
+    return arrow_type(data_type)
