@@ -54,7 +54,8 @@ _TOP_ACTIONS = (*_STATE_ACTIONS, CheckpointMetadata, SidecarFile)
 # file of that size were not written by a table's owner.
 _MOST_ROWS_PER_BYTE = 2
 # Texts that are in memory at once when their column is read piece by piece.
-_STREAMED_ROWS = 16_384
+_STREAMED_ROWS = 8_192
+_MANY = 50_000
 _MAPS = ("configuration", "options", "tags")
 
 
@@ -162,9 +163,14 @@ def checkpoint_parts(store: LogStore, checkpoint: Checkpoint) -> list[FilePart]:
         parts.append(FilePart(TableSource(table), file_keys(table, store.root_uri)))
     for path in checkpoint.file_paths:
         source = CheckpointSource(store, path)
-        keys = file_keys(source.columns(["path", "deletionVector"]), store.root_uri)
+        table = source.columns(["path", "deletionVector"])
+        keys = file_keys(table, store.root_uri)
         if len(keys):
-            parts.append(FilePart(source, keys))
+            # Most paths are their own keys: kept, they are in memory once.
+            parts.append(FilePart(source, keys, None, {"path": table.column("path")}))
+    if sum(len(part.keys) for part in parts) > _MANY:
+        # Reading took several times the memory of the keys, and Arrow's pool keeps it.
+        pa.default_memory_pool().release_unused()
     return parts
 
 
@@ -251,11 +257,12 @@ def _top_actions(store: LogStore, path: str) -> list[Action]:
         keys = [kind.KEY for kind in _TOP_ACTIONS if kind.KEY in top]
         for key in keys:
             _struct_type(file.schema_arrow, key)
-        table = file.read(columns=keys)
         actions = []
-        for key in keys:
-            for row in table.column(key).drop_null().to_pylist():
-                actions.append(ACTIONS[key].from_json_value(_json_value(row)))
+        # By batches: they are few among as many rows as the table has files.
+        for batch in file.iter_batches(_STREAMED_ROWS, columns=keys, use_threads=False):
+            for key in keys:
+                for row in batch.column(key).drop_null().to_pylist():
+                    actions.append(ACTIONS[key].from_json_value(_json_value(row)))
         return actions
 
 

@@ -57,7 +57,7 @@ NULL_COUNT = "nullCount"
 
 # A slice is read at once; one that Arrow refuses is cut into pieces, whose rows are then read by
 # themselves if need be.
-_SLICE_ROWS, _SLICE_BYTES = 65_536, 64 * 1024 * 1024
+_SLICE_ROWS, _SLICE_BYTES = 8_192, 4 * 1024 * 1024
 _PIECE_ROWS = 1_024
 _BLOCK_BYTES = 1024 * 1024
 # No statistics are that long; what is, is not worth its memory.
@@ -232,7 +232,7 @@ def _read_by_arrow(rows: pa.Array, fields: Sequence[_RawField]) -> pa.Table:
     text = text.slice(len("}\n"), text.size - len("}\n") - len("\n") - _ROW_START)
     read = pj.read_json(
         pa.BufferReader(text),
-        read_options=pj.ReadOptions(block_size=_BLOCK_BYTES),
+        read_options=pj.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
         parse_options=pj.ParseOptions(
             explicit_schema=pa.schema([("r", _nested_type(fields))]),
             unexpected_field_behavior="ignore",
