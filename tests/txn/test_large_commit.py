@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +14,11 @@ from pyspark_delta.errors import (
     SchemaError,
 )
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, SetTransaction
-from pyspark_delta.kernel.storage.memory import MemoryStore
+from pyspark_delta.kernel.storage.local import LocalStore
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.hooks import InlineRunner
 from pyspark_delta.kernel.txn.large_commit import ACTIONS_AT_ONCE
 from tests.support.transactions import (
-    TABLE,
     add,
     live_paths,
     memory_log,
@@ -42,42 +43,54 @@ def test_a_streamed_commit_makes_a_table() -> None:
     assert info.operation == "CONVERT"
     assert info.operation_metrics == {"numConvertedFiles": "3000"}
     assert info.txn_id == transaction.txn_id
+    assert (info.read_version, info.is_blind_append) == (-1, False)
     with pytest.raises(InvalidActionsError):
         transaction.commit([], "WRITE")
 
 
-class WatchedStore(MemoryStore):
-    """A store that notes how far ahead of its writes the actions are produced."""
+class Watched(AddFile):
+    """A file that notes how many of its kind there are at once."""
 
-    produced = 0
-    farthest_ahead = 0
+    alive = 0
+    most = 0
 
-    def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
-        def watched() -> Iterator[bytes]:
-            written = -3  # the lines of the commit itself
-            for chunk in chunks:
-                ahead = self.produced - written
-                self.farthest_ahead = max(self.farthest_ahead, ahead)
-                written += chunk.count(b"\n")
-                yield chunk
+    def __del__(self) -> None:
+        Watched.alive -= 1
 
-        super().create_from(path, watched())
+
+def watched(count: int) -> Iterator[Action]:
+    for number in range(count):
+        Watched.alive += 1
+        Watched.most = max(Watched.most, Watched.alive)
+        yield Watched(path=f"{number}", size=1, modification_time=1, data_change=True)
 
 
 def test_a_streamed_commit_holds_few_actions_in_memory() -> None:
-    store = WatchedStore(None, TABLE)
-    log = memory_log(store)
+    log = memory_log()
+    transaction = log.start_transaction()
+    transaction.update_metadata(metadata())
+    transaction.commit_large(watched(10_000), "CONVERT")
+    assert log.snapshot.num_files == 10_000
+    assert Watched.most <= 2 * ACTIONS_AT_ONCE
+    assert Watched.alive == 0
+
+
+def test_a_table_is_not_touched_before_the_last_action_is_made(table_path: Path) -> None:
+    table_path.mkdir()
+    log = DeltaLog(LocalStore(table_path))
     transaction = log.start_transaction()
     transaction.update_metadata(metadata("part"))
 
-    def counted() -> Iterator[Action]:
-        for action in many(10_000):
-            store.produced += 1
-            yield action
+    def failing() -> Iterator[Action]:
+        yield from many(3000)
+        assert list(table_path.iterdir()) == []
+        raise KeyboardInterrupt
 
-    transaction.commit_large(counted(), "CONVERT")
-    assert log.snapshot.num_files == store.produced == 10_000
-    assert store.farthest_ahead <= ACTIONS_AT_ONCE + 3
+    with pytest.raises(KeyboardInterrupt):
+        transaction.commit_large(failing(), "CONVERT")
+    assert list(table_path.iterdir()) == []
+    transaction.commit_large(many(3000), "CONVERT")
+    assert log.snapshot.num_files == 3000
 
 
 def test_a_table_that_exists_takes_no_streamed_commit() -> None:

@@ -7,7 +7,10 @@ know: remembering every path would be what the stream is there to avoid.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
+from tempfile import SpooledTemporaryFile
 
 from pyspark_delta.errors.table import InvalidActionsError
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, Protocol
@@ -23,6 +26,15 @@ from pyspark_delta.kernel.txn.prepared import PreparedCommit, encode_actions
 
 ACTIONS_AT_ONCE = 1024
 """How many actions are in memory at a time."""
+
+_IN_MEMORY_BYTES = 8 << 20
+_CHUNK_BYTES = 1 << 20
+
+
+def as_large(prepared: PreparedCommit) -> PreparedCommit:
+    """`prepared` with what delta-spark says of a commit whose actions it did not look at."""
+    info = replace(prepared.commit_info, read_version=-1, is_blind_append=False, data_change=None)
+    return replace(prepared, commit_info=info)
 
 
 def large_commit_chunks(prepared: PreparedCommit, actions: Iterable[Action]) -> Iterator[bytes]:
@@ -45,6 +57,20 @@ def large_commit_chunks(prepared: PreparedCommit, actions: Iterable[Action]) -> 
         yield encode_actions(some)
     if mark != NO_MARK:
         yield encode_actions((row_tracking_domain(mark),))
+
+
+@contextmanager
+def written_aside(chunks: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
+    """All of `chunks` once they are made, kept outside of the table until then.
+
+    What makes them may read footers for minutes and fail at the last one: up to its end, not even
+    a directory of the table is touched.
+    """
+    with SpooledTemporaryFile(_IN_MEMORY_BYTES, prefix="pyspark-delta-") as file:
+        for chunk in chunks:
+            file.write(chunk)
+        file.seek(0)
+        yield iter(lambda: file.read(_CHUNK_BYTES), b"")
 
 
 def _numbered(

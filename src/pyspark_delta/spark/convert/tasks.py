@@ -1,0 +1,50 @@
+"""Python functions as Spark tasks on executors that do not have this package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+_TASKS_PER_CORE = 3
+
+
+def has_own_executors(spark: SparkSession) -> bool:
+    """Whether tasks run elsewhere than in the driver's own process."""
+    return not str(spark.sparkContext.master).startswith("local")
+
+
+def can_run_python(spark: SparkSession) -> bool:
+    """Whether tasks may find what this module sends them.
+
+    On this machine that is certain only of the interpreter that runs the driver; elsewhere it
+    shows when a task fails.
+    """
+    if has_own_executors(spark):
+        return True
+    found = shutil.which(spark.sparkContext.pythonExec)
+    # Not by its real path: a virtual environment is a link to what has fewer packages.
+    return found is not None and os.path.abspath(found) == os.path.abspath(sys.executable)
+
+
+def run_by_value(
+    spark: SparkSession,
+    module: ModuleType,
+    function: Callable[[Iterable[Any]], Iterator[Any]],
+    items: Sequence[Any],
+) -> list[Any]:
+    """What `function` gives for all of `items`, shared out among tasks, in their order.
+
+    `module` is the one the function is defined in: it is sent along, so it may import only what
+    executors have.  Results must be plain values.
+    """
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    context = spark.sparkContext
+    slices = max(1, min(len(items), _TASKS_PER_CORE * context.defaultParallelism))
+    return list(context.runJob(context.parallelize(items, slices), function))
