@@ -1,0 +1,1 @@
+"""Structured Streaming: Delta tables as sinks and sources of streaming queries."""
