@@ -32,14 +32,14 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 test: $(STAMP) java ## the test suite, and the code in README and docs
 	$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-demo: $(STAMP) java ## a small pipeline on Spark: write, evolve, replace, travel, look back
+demo: $(STAMP) java ## a small pipeline on Spark: write, evolve, replace, travel, look back, convert
 	@$(BIN)/python examples/demo.py
 
 bench: $(STAMP) java ## speed and memory beside other implementations, as ratios
 	$(BIN)/python -m bench $(ARGS)
 
 fuzz: $(STAMP) java ## the heavy runs: many more random cases, races and kills
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/properties tests/txn -m "slow or not slow" $(ARGS)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/properties tests/txn tests/spark/test_convert_kills.py tests/spark/test_stream_kills.py -m "slow or not slow" $(ARGS)
 
 peers: # delta-spark, in an environment of its own
 	@scripts/peers.sh

@@ -13,12 +13,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench import kernel, report, spark
+from bench import kernel, report, spark, stream_sink, stream_source
 from bench.drivers import ROOT, drivers
 from bench.measure import Result
 
 KERNEL = "kernel"
-NAMES = (*spark.WORKLOADS, KERNEL)
+WORKLOADS = {**spark.WORKLOADS, **stream_sink.WORKLOADS, **stream_source.WORKLOADS}
+NAMES = (*WORKLOADS, KERNEL)
 QUICK_KERNEL_SCALE = 0.02
 
 
@@ -46,7 +47,7 @@ def results(
                 ours=ours, delta_spark=delta_spark, root=root, sizes=sizes, conf=conf
             )
             for name in chosen:
-                yield from spark.WORKLOADS[name](bench)
+                yield from WORKLOADS[name](bench)
     if KERNEL in names:
         yield from kernel.run(root / "kernel", QUICK_KERNEL_SCALE if is_quick else 1.0)
 

@@ -24,12 +24,13 @@ from bench.measure import (
     Result,
     Timed,
     Work,
+    absolute,
     check_equal,
     in_turns,
     median_result,
     timed,
 )
-from bench.tables import write_log
+from bench.tables import linked_files, write_log
 from pyspark_delta import DeltaLog
 
 PARQUET = "Parquet"
@@ -50,6 +51,12 @@ class Sizes:
     appends: int
     vector_rows: int
     planned_files: int
+    converted_files: int
+    conversions: int
+    small_files: int
+    stream_batches: int
+    long_stream_batches: int
+    stream_commits: int
     rounds: int
     warm_up: int
 
@@ -63,6 +70,12 @@ FULL = Sizes(
     appends=100,
     vector_rows=10_000_000,
     planned_files=300_000,
+    converted_files=10_000,
+    conversions=3,
+    small_files=100_000,
+    stream_batches=200,
+    long_stream_batches=1000,
+    stream_commits=10_000,
     rounds=9,
     warm_up=3,
 )
@@ -75,6 +88,12 @@ QUICK = Sizes(
     appends=11,
     vector_rows=100_000,
     planned_files=5000,
+    converted_files=20,
+    conversions=1,
+    small_files=50,
+    stream_batches=8,
+    long_stream_batches=10,
+    stream_commits=30,
     rounds=1,
     warm_up=0,
 )
@@ -334,6 +353,71 @@ def planning(bench: Bench) -> Iterator[Result]:
     )
 
 
+def conversion(bench: Bench) -> Iterator[Result]:
+    sizes = bench.sizes
+    files = sizes.converted_files
+    source = bench.root / "wide"
+    bench.ours.run("wide_file", path=str(source), count=1000)
+    (file,) = source.glob("*.parquet")
+    half, whole = (
+        str(linked_files(bench.root / f"{n} files", file, n)) for n in (files // 2, files)
+    )
+    works = {OURS: bench.ours, DELTA_SPARK: bench.delta_spark}
+
+    def work(driver: Driver, path: str, stats: bool) -> Work:
+        return lambda: driver.run("convert", path=path, stats=stats)
+
+    seconds: dict[str, float] = {}
+    for how, stats, at_most in (("with", True, 0.4), ("without", False, 0.6)):
+        name = f"convert {files:,} files of 12 columns {how} statistics"
+        times = in_turns(
+            name,
+            {peer: work(driver, whole, stats) for peer, driver in works.items()},
+            rounds=sizes.conversions,
+            warm_up=min(sizes.warm_up, 1),
+        )
+        result = median_result(name, times, [Bar(peer=DELTA_SPARK, at_most=at_most)])
+        seconds[how] = result.ours
+        yield result
+    times = in_turns(
+        "convert half of the files", {OURS: work(bench.ours, half, True)}, rounds=sizes.conversions
+    )
+    yield absolute(
+        f"convert {files:,} files instead of {files // 2:,}",
+        seconds["with"] / statistics.median(times[OURS]),
+        "x",
+        at_most=2.2,
+    )
+    yield _conversion_memory(bench)
+
+
+def _conversion_memory(bench: Bench) -> Result:
+    """In drivers of their own, for what they held before would hide it."""
+    files = bench.sizes.small_files
+    source = bench.root / "small file"
+    bench.ours.run("write", path=str(source), format="parquet", count=10, tasks=1)
+    (file,) = source.glob("*.parquet")
+    path = str(linked_files(bench.root / "small files", file, files))
+    tiny = str(linked_files(bench.root / "two files", file, 2))
+    grown = {}
+    said = []
+    with drivers(bench.root / "converting", bench.conf) as both:
+        for driver in both:
+            driver.run("convert", path=tiny, stats=True)
+            before = _held(driver)
+            seconds = driver.run("convert", path=path, stats=True).seconds
+            after = _held(driver)
+            grown[driver.peer] = (sum(after.values()) - sum(before.values())) / 1e6
+            said.append(f"{_said(driver.peer, before, after)} in {seconds:.1f} s")
+    return Result(
+        workload=f"driver memory grown by converting {files:,} small files",
+        unit="MB",
+        values=grown,
+        bars=[Bar(at_most=300)],
+        note="; ".join(said),
+    )
+
+
 def _plan(driver: Driver, path: str, key: int, is_cold: bool) -> Timed:
     done = driver.run("plan", path=path, key=key, is_cold=is_cold)
     if done.answer != [1, 1]:
@@ -364,4 +448,5 @@ WORKLOADS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "append": small_appends,
     "deletion-vectors": deletion_vectors,
     "planning": planning,
+    "convert": conversion,
 }

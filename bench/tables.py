@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import uuid
 from pathlib import Path
 
+_MOST_LINKS = 10_000
 _SCHEMA = {
     "type": "struct",
     "fields": [
@@ -62,6 +65,19 @@ def add_line(i: int, rng: random.Random, *, stats: bool, partitioned: bool = Fal
     return json.dumps({"add": add}, separators=(",", ":"))
 
 
+def linked_files(root: Path, source: Path, files: int) -> Path:
+    """A directory of `files` files that are all the same one."""
+    root.mkdir(parents=True)
+    for i in range(files):
+        # A file system allows only so many links to one file.
+        if i % _MOST_LINKS == 0:
+            original = root / f"part-{i:06d}-c000.snappy.parquet"
+            shutil.copyfile(source, original)
+        else:
+            os.link(original, root / f"part-{i:06d}-c000.snappy.parquet")
+    return root
+
+
 def write_log(
     root: Path, files: int, *, commits: int = 3, stats: bool = False, partitioned: bool = False
 ) -> Path:
@@ -92,4 +108,37 @@ def write_log(
             for i in range(version * step, last)
         )
         (log / f"{version:020d}.json").write_text("\n".join(lines) + "\n")
+    return root
+
+
+def write_backlog(root: Path, source: Path, commits: int) -> Path:
+    """A table of one column `id`, whose every commit adds one file: all of them links to one."""
+    linked_files(root, source, commits)
+    size = source.stat().st_size
+    log = root / "_delta_log"
+    log.mkdir()
+    fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]
+    first = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": [],
+        "configuration": {},
+        "createdTime": 1_700_000_000_000,
+    }
+    lines = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": first}]
+    for version in range(commits):
+        info = {"timestamp": 1_700_000_000_000 + version, "operation": "WRITE"}
+        add = {
+            "path": f"part-{version:06d}-c000.snappy.parquet",
+            "partitionValues": {},
+            "size": size,
+            "modificationTime": 1_700_000_000_000 + version,
+            "dataChange": True,
+            "stats": json.dumps({"numRecords": 10}),
+        }
+        lines = [{"commitInfo": info}, *lines, {"add": add}]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (log / f"{version:020d}.json").write_text(text, encoding="utf-8")
+        lines = []
     return root

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,84 @@ def forget(spark: SparkSession) -> None:
         DeltaLog.clear_cache()
 
 
+def wide_file(spark: SparkSession, path: str, count: int) -> Timed:
+    """One Parquet file of twelve columns, as Spark writes it."""
+    number = F.col("id")
+    more = [
+        (number % 1000).cast("decimal(12,2)").alias("price"),
+        (number % 7).cast("short").alias("weekday"),
+        (number % 2 == 0).alias("flag"),
+        F.when(number % 3 == 0, F.concat(F.lit("note "), number)).alias("note"),
+        (number / 7).cast("float").alias("share"),
+    ]
+    rows(spark, 0, count, 1).select("*", *more).write.parquet(path)
+    return Timed(0.0)
+
+
+def convert(spark: SparkSession, path: str, stats: bool) -> Timed:
+    """Convert a directory of Parquet files, which was none of Delta's."""
+    shutil.rmtree(Path(path) / "_delta_log", ignore_errors=True)
+    forget(spark)
+    os.sync()
+    statement = f"CONVERT TO DELTA parquet.`{path}`" + ("" if stats else " NO STATISTICS")
+    return Timed(timed(lambda: spark.sql(statement)).seconds)
+
+
+def stream(spark: SparkSession, source: str, path: str, format: str, checkpoint: str) -> Timed:
+    """Run a query over the files it has not seen, one for each batch; what every batch took."""
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "5000")
+    schema = spark.read.parquet(source).schema
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    writer = reader.parquet(source).writeStream.format(format).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", checkpoint).start(path)
+    query.awaitTermination()
+    took = [
+        progress["durationMs"]["triggerExecution"] / 1000
+        for progress in query.recentProgress
+        if progress["numInputRows"]
+    ]
+    return Timed(sum(took), took)
+
+
+def drain(spark: SparkSession, path: str, checkpoint: str) -> Timed:
+    """Read every commit of a table as a stream, whose rows go nowhere; how many there were."""
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "5000")
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    forget(spark)
+
+    def work() -> int:
+        reader = spark.readStream.format("delta").option("startingVersion", 0)
+        writer = reader.load(path).writeStream.format("noop").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", checkpoint).start()
+        query.awaitTermination()
+        return sum(progress["numInputRows"] for progress in query.recentProgress)
+
+    return timed(work)
+
+
+def idle(spark: SparkSession, path: str, checkpoint: str, triggers: int) -> Timed:
+    """What a trigger of a query takes that finds nothing new, and how many jobs those ran."""
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "0")
+    reader = spark.readStream.format("delta").option("startingVersion", "latest")
+    writer = reader.load(path).writeStream.format("noop").trigger(processingTime="0 seconds")
+    query = writer.option("checkpointLocation", checkpoint).start()
+    query.processAllAvailable()
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
+    before = len(jobs(query.runId))
+    spans: list[float] = []
+    seen = ""
+    while len(spans) < triggers:
+        progress = query.lastProgress
+        if progress is not None and progress["timestamp"] != seen:
+            seen = progress["timestamp"]
+            spans.append(progress["durationMs"]["triggerExecution"] / 1000)
+        time.sleep(0.005)
+    ran = len(jobs(query.runId)) - before
+    query.stop()
+    spans.sort()
+    return Timed(spans[len(spans) // 2], ran)
+
+
 def memory(spark: SparkSession) -> Timed:
     """Bytes that the driver holds: the JVM, and this Python process, now and at most."""
     jvm: Any = spark._jvm
@@ -176,5 +255,21 @@ def _plain(value: Any) -> Any:
 
 TASKS: dict[str, Callable[..., Timed]] = {
     each.__name__: each
-    for each in (write, append, copy, scan, totals, find, digest, delete, plan, memory)
+    for each in (
+        write,
+        append,
+        copy,
+        scan,
+        totals,
+        find,
+        digest,
+        delete,
+        plan,
+        wide_file,
+        convert,
+        stream,
+        drain,
+        idle,
+        memory,
+    )
 }

@@ -1,4 +1,4 @@
-"""Orders of a small shop on Spark: write, append, evolve the schema, replace a day, look back.
+"""Orders of a small shop on Spark: write, evolve the schema, replace a day, look back, convert.
 
 `make demo` runs this.  No JAR is added to Spark; the table is made in a temporary folder.
 """
@@ -35,6 +35,7 @@ def main() -> None:
             travel(spark, path)
             look_back(spark, path)
             read_elsewhere(path)
+            convert(spark, str(Path(folder) / "vieux parquet 5%"))
     finally:
         spark.stop()
 
@@ -112,6 +113,18 @@ def read_elsewhere(path: str) -> None:
     table = deltalake.DeltaTable(path)
     total = sum(table.to_pyarrow_table().column("price").to_pylist())
     print(f"deltalake {deltalake.__version__}, version {table.version()}: {total:.2f} in total")
+
+
+def convert(spark: SparkSession, path: str) -> None:
+    """A folder that has been plain Parquet becomes a table, and no file moves."""
+    say("Last year's orders are a Parquet folder: convert it")
+    for number, day in enumerate(("2025-11-09", "2025-11-10")):
+        old = spark.createDataFrame([(number, "tea", 10.0)], "id LONG, item STRING, price DOUBLE")
+        old.coalesce(1).write.parquet(f"{path}/day={day}")
+    report = DeltaTable.convertToDelta(spark, f"parquet.`{path}`", "day DATE", dry_run=True)
+    print(f"{report.files} files, problems: {list(report.problems)}")
+    spark.sql(f"CONVERT TO DELTA parquet.`{path}` PARTITIONED BY (day DATE)")
+    show(spark.read.format("delta").load(path).where("day = '2025-11-10'"))
 
 
 def show(frame: DataFrame) -> None:

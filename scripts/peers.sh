@@ -11,7 +11,7 @@
 #   spark.sql.extensions             io.delta.sql.DeltaSparkSessionExtension
 #   spark.sql.catalog.spark_catalog  org.apache.spark.sql.delta.catalog.DeltaCatalog
 #
-# tests/interop/peer.py starts one and talks with it.  A second run finds everything done and returns at
+# tests/support/peer.py starts one and talks with it.  A second run finds everything done and returns at
 # once.  The JARs come from Maven Central through mvn where there is one, else through Spark's own Ivy.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -21,9 +21,12 @@ from pyspark_delta.errors import (
 if TYPE_CHECKING:
     from pyspark_delta.delta_package import install_as_delta
     from pyspark_delta.kernel.txn.delta_log import DeltaLog
+    from pyspark_delta.spark.commands.convert import ConvertToDeltaCommand
+    from pyspark_delta.spark.commands.convert_report import ConvertReport
     from pyspark_delta.spark.datasource import DefaultSource
     from pyspark_delta.spark.pip import configure_spark_with_delta_pip
     from pyspark_delta.spark.session import disable, enable
+    from pyspark_delta.spark.streaming.sink import DeltaSink
     from pyspark_delta.spark.tables import DeltaTable
 
 __all__ = [
@@ -32,10 +35,13 @@ __all__ = [
     "ConcurrentDeleteReadException",
     "ConcurrentTransactionException",
     "ConcurrentWriteException",
+    "ConvertReport",
+    "ConvertToDeltaCommand",
     "DefaultSource",
     "DeltaConcurrentModificationException",
     "DeltaError",
     "DeltaLog",
+    "DeltaSink",
     "DeltaTable",
     "MetadataChangedException",
     "ProtocolChangedException",
@@ -48,8 +54,11 @@ __all__ = [
 # Spark imports every package called `pyspark_*` in search of data sources, also in sessions that
 # never touch Delta: what costs time to import is imported when it is named.
 _LAZY = {
+    "ConvertReport": "pyspark_delta.spark.commands.convert_report",
+    "ConvertToDeltaCommand": "pyspark_delta.spark.commands.convert",
     "DefaultSource": "pyspark_delta.spark.datasource",
     "DeltaLog": "pyspark_delta.kernel.txn.delta_log",
+    "DeltaSink": "pyspark_delta.spark.streaming.sink",
     "DeltaTable": "pyspark_delta.spark.tables",
     "configure_spark_with_delta_pip": "pyspark_delta.spark.pip",
     "disable": "pyspark_delta.spark.session",

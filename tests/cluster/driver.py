@@ -6,6 +6,7 @@ python -m tests.cluster.driver spark://127.0.0.1:7077 /a/directory
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pyspark_delta import enable
+from pyspark_delta.spark.convert.footers import read_footers
+from pyspark_delta.spark.convert.manifest import list_files
+from tests.cluster.standalone import SHORT_LIVED
 from tests.support.tables import delete_positions, table_log
 
 ROWS = 1_000
@@ -31,6 +35,10 @@ def session(master: str) -> SparkSession:
         .config("spark.driver.memory", "512m")
         .config("spark.executor.memory", "512m")
         .config("spark.executor.cores", "1")
+        .config("spark.driver.extraJavaOptions", SHORT_LIVED)
+        .config("spark.executor.extraJavaOptions", SHORT_LIVED)
+        # Nothing here is tried a second time: what fails once is a failure.
+        .config("spark.task.maxFailures", "1")
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")
@@ -59,7 +67,7 @@ def run(spark: SparkSession, path: Path) -> dict[str, Any]:
         "executors": spark._jsc.sc().statusTracker().getExecutorInfos().__len__() - 1,
         "python": has_python(spark),
         "rows": frame.count(),
-        "sum": frame.agg(F.sum("id")).first()[0],
+        "sum": frame.agg(F.sum("id")).collect()[0][0],
         "filtered": [row.v for row in frame.where("p = 1 AND id = 7").collect()],
         "joined": frame.join(source, "id").where("id < 10").count(),
     }
@@ -76,9 +84,41 @@ def run(spark: SparkSession, path: Path) -> dict[str, Any]:
     return found
 
 
+def footers(spark: SparkSession, path: Path) -> list[Any]:
+    """What tasks, when they can run, and the driver find in the footers of a Parquet tree."""
+    spark.range(0, 40, 1, 8).selectExpr("id", "id % 4 AS p").write.partitionBy("p").parquet(
+        str(path)
+    )
+    noted: list[str] = []
+    heard = logging.Handler()
+    heard.emit = lambda record: noted.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("pyspark_delta.spark.convert.footers").addHandler(heard)
+
+    def found(tasks_from_files: int, distribute_above: int) -> list[Any]:
+        with (
+            list_files(spark, str(path), distribute_above=distribute_above) as manifest,
+            read_footers(spark, manifest, stats=True, tasks_from_files=tasks_from_files) as read,
+        ):
+            return [read.schema, read.layouts, list(read.rows())]
+
+    by_driver = found(10**9, 10**9)
+    without_python = found(0, 10**9)
+    fell_back = len(noted)
+    # An executor's Python that has pyarrow, but whose `pyspark_delta` cannot be imported.
+    hidden = path.parent / "hidden" / "pyspark_delta"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError('not on executors')")
+    spark.sparkContext.environment["PYTHONPATH"] = str(hidden.parent)
+    spark.sparkContext.pythonExec = sys.executable
+    by_tasks = found(0, 1)
+    return [fell_back, len(noted), by_driver == without_python == by_tasks]
+
+
 if __name__ == "__main__":
     running = session(sys.argv[1])
     try:
-        print(json.dumps(run(running, Path(sys.argv[2]))))
+        results = run(running, Path(sys.argv[2]))
+        results["footers"] = footers(running, Path(f"{sys.argv[2]} of Parquet"))
+        print(json.dumps(results))
     finally:
         running.stop()

@@ -16,6 +16,8 @@ _HOME = Path(pyspark.__file__).parent
 _MASTER = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
 _REGISTERED = re.compile(r"Successfully registered with master")
 _SECONDS_LIMIT = 60
+# For processes that live for seconds on a few rows: code that is fast in the long run comes late.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @contextmanager
@@ -38,6 +40,8 @@ def standalone_cluster(home: Path, *, workers: int = 2) -> Iterator[str]:
             started.append((worker, log))
         for worker, log in started:
             _awaited(worker, log, _REGISTERED)
+            # Told before it is waited for: all of them end at the same time.
+            running.callback(worker.terminate)
         yield address
 
 
@@ -66,6 +70,7 @@ def _environment() -> Mapping[str, str]:
         "SPARK_HOME": str(_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
     }
 
 

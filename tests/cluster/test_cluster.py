@@ -39,5 +39,6 @@ def test_a_table_lives_on_a_cluster_of_two_workers(tmp_path: Path, table_path: P
         "appended": 3,
         "left": [0, 1, 2],
         "version": 3,
+        "footers": [1, 1, True],
     }
     assert deleted[0] == deleted[1] > 0

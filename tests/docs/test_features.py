@@ -16,7 +16,19 @@ TESTS = ROOT / "tests"
 PAGE = ROOT / "docs" / "features.md"
 # The table that the page's ids and texts come from; a clone may lack it.
 REFERENCE = ROOT.parent / "shared" / "reference" / "features.md"
-GROUPS = {"L": 36, "A": 16, "F": 41, "S": 17, "K": 12, "W": 19, "Q": 31, "X": 10, "P": 15, "E": 6}
+GROUPS = {
+    "L": 36,
+    "A": 16,
+    "F": 41,
+    "S": 17,
+    "K": 12,
+    "W": 19,
+    "Q": 31,
+    "X": 10,
+    "P": 15,
+    "E": 6,
+    "V": 14,
+}
 IDS = [f"{group}{number:02d}" for group, last in GROUPS.items() for number in range(1, last + 1)]
 
 _ROW = re.compile(r"^\| ([A-Z]\d\d) \| (.+?) \| (.+?) \|(.*)\|$", re.MULTILINE)

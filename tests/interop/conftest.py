@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_delta import enable
-from tests.interop.engines import Ours, Pair, Theirs
+from tests.interop.engines import Ours, Pair, SetTheirs, Theirs
 from tests.support.peer import Peer, is_prepared
 from tests.support.spark_session import TIME_ZONE
 
@@ -60,3 +60,17 @@ def writer(request: pytest.FixtureRequest, pair: Pair) -> Ours | Theirs:
     """Each engine in turn, as the one that writes what both read."""
     engine: Ours | Theirs = getattr(pair, request.param)
     return engine
+
+
+@pytest.fixture
+def set_theirs(theirs: Theirs) -> Iterator[SetTheirs]:
+    """Settings of the peer's session for one test."""
+    chosen: list[str] = []
+
+    def set_one(key: str, value: str) -> None:
+        chosen.append(key)
+        theirs.python("spark.conf.set(key, value)", key=key, value=value)
+
+    yield set_one
+    for key in chosen:
+        theirs.python("spark.conf.unset(key)", key=key)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from pyspark_delta import DeltaLog
-from tests.support.canonical import Contents, contents
+from pyspark_delta import DeltaLog, DeltaTable
+from tests.support.canonical import Contents, contents, json_rows
 from tests.support.peer import Peer
 
 _WRITE = """
@@ -19,6 +22,13 @@ _COUNT = """
 table = spark.read.format("delta").load(path)
 result = [table.where(condition).count() for condition in conditions]
 """
+_CHANGES = """
+from tests.support.canonical import json_rows
+feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", first)
+result = json_rows(feed.load(path).drop("_commit_timestamp"), sort=True)
+"""
+# What differs from run to run, or says who wrote.
+_VARYING = ("timestamp", "engineInfo", "clusterMetadata", "txnId", "inCommitTimestamp")
 
 
 class Ours:
@@ -49,6 +59,20 @@ class Ours:
         texts = {key: str(value) for key, value in options.items()}
         return contents(self.spark.read.format("delta").options(**texts).load(str(path)))
 
+    def sql(self, text: str) -> list[dict[str, Any]]:
+        """The rows of a statement."""
+        return [json.loads(row) for row in json_rows(self.spark.sql(text))]
+
+    def python(self, code: str, **names: Any) -> Any:
+        """Runs Python as the peer does: `spark`, `DeltaTable`, `F` and `names` are there.
+
+        :return: what the code left in `result`, by way of JSON.
+        """
+        texts = {k: str(v) if isinstance(v, Path) else v for k, v in names.items()}
+        scope = {"spark": self.spark, "DeltaTable": DeltaTable, "F": F, "result": None, **texts}
+        exec(compile(code, "<ours>", "exec"), scope)
+        return json.loads(json.dumps(scope["result"]))
+
     def counts(self, path: Path, conditions: Iterable[str]) -> list[int]:
         """How many rows each condition holds for."""
         table = self.spark.read.format("delta").load(str(path))
@@ -56,7 +80,7 @@ class Ours:
 
 
 class Theirs:
-    """delta-spark's session, in the peer."""
+    """delta-spark's session, in the peer; what it can tell of a table by itself is here."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -88,8 +112,20 @@ class Theirs:
         found: list[int] = self.peer.python(_COUNT, path=path, conditions=list(conditions))
         return found
 
+    def changes(self, path: Path, first: int = 0) -> list[dict[str, Any]]:
+        """The table's change feed from a version on, in the order of its text."""
+        found: list[str] = self.peer.python(_CHANGES, path=path, first=first)
+        return [json.loads(row) for row in found]
+
+    def history(self, path: Path | str) -> list[dict[str, Any]]:
+        """What each commit says of itself, oldest first, without what no two runs share."""
+        told = self.peer.sql(f"DESCRIBE HISTORY delta.`{path}`")
+        return [_steady(commit) for commit in reversed(told)]
+
 
 Engine = Ours | Theirs
+# Gives a setting of the peer's session a value, for one test.
+SetTheirs = Callable[[str, str], None]
 
 
 class Pair:
@@ -123,3 +159,12 @@ def table(path: Path) -> str:
 def _spelled(option: str) -> str:
     """`delta_appendOnly` is `delta.appendOnly`: a dot is no letter of Python's."""
     return option.replace("_", ".")
+
+
+def _steady(commit: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in commit.items() if key not in _VARYING}
+    metrics = kept["operationMetrics"] or {}
+    kept["operationMetrics"] = {
+        key: "*" if key.endswith(("Bytes", "Ms")) else value for key, value in metrics.items()
+    }
+    return kept

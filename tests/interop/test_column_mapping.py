@@ -75,8 +75,7 @@ def test_a_table_of_ours_is_mapped_later_by_the_peer(pair: Pair, table_path: Pat
     assert [(v["b"], v["c"]) for v in pair.agree(table_path).values] == [(1, 2), (3, 4), (3, 4)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["name", pytest.param("id", marks=pytest.mark.slow)])
 def test_columns_that_we_add_are_mapped_for_the_peer(
     pair: Pair, writer: Engine, table_path: Path, mode: str
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ import pytest
 
 from pyspark_delta.kernel.log.checksum import checksum_of, mismatches, read_checksum
 from pyspark_delta.kernel.log.compaction import write_compaction
-from tests.interop.engines import Engine, Pair, Theirs, table
+from tests.interop.engines import Engine, Pair, SetTheirs, table
 from tests.support.tables import table_log
 
-pytestmark = pytest.mark.slow
 PARTITIONED = "SELECT id, id % 3 AS p, timestamp_micros(id) AS t, named_struct('x', id) AS s"
 CHECKSUM = """
 log = spark._jvm.org.apache.spark.sql.delta.DeltaLog
@@ -30,6 +29,11 @@ FORGET = "spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()"
 
 def rows(first: int, last: int) -> str:
     return f"{PARTITIONED} FROM range({first}, {last})"
+
+
+def but(sample: str, kinds: Iterable[str]) -> list[Any]:
+    """All kinds but the one that `make test` runs too."""
+    return [pytest.param(kind, marks=pytest.mark.slow) for kind in kinds if kind != sample]
 
 
 def log_names(path: Path) -> list[str]:
@@ -52,16 +56,7 @@ def only_the_checkpoint_left(pair: Pair, path: Path, version: int) -> None:
     pair.theirs.python(FORGET)
 
 
-@pytest.fixture
-def settings(theirs: Theirs) -> Iterator[dict[str, str]]:
-    """Settings of the peer's session for one test."""
-    chosen: dict[str, str] = {}
-    yield chosen
-    for key in chosen:
-        theirs.python("spark.conf.unset(key)", key=key)
-
-
-OURS = {
+OURS: dict[str, dict[str, Any]] = {
     "classic": {},
     "multi-part": {"part_size": 2},
     "v2 json": {"v2_format": "json", "part_size": 2},
@@ -69,15 +64,14 @@ OURS = {
 }
 
 
-@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.parametrize("kind", ["classic", *but("classic", OURS)])
 def test_the_peer_reads_our_checkpoints(pair: Pair, table_path: Path, kind: str) -> None:
     policy = {"delta_checkpointPolicy": "v2"} if kind.startswith("v2") else {}
     pair.ours.write(rows(0, 9), table_path, partition_by=["p"], **policy)
     pair.ours.write(rows(9, 12), table_path, txnAppId="app", txnVersion=7)
     pair.ours.write(rows(20, 22), table_path, mode="overwrite")
     pair.ours.write(rows(30, 40), table_path)
-    options: dict[str, Any] = OURS[kind]
-    table_log(table_path).checkpoint(**options)
+    table_log(table_path).checkpoint(**OURS[kind])
     assert (len(checkpoints(table_path)) > 1) == (kind == "multi-part")
     only_the_checkpoint_left(pair, table_path, 3)
     assert len(pair.agree(table_path).rows) == 12
@@ -98,14 +92,13 @@ THEIRS = {
 }
 
 
-@pytest.mark.parametrize("kind", THEIRS)
-@pytest.mark.parametrize("stats", ["json", "struct"])
+@pytest.mark.parametrize("kind", ["v2 json", *but("v2 json", THEIRS)])
+@pytest.mark.parametrize("stats", ["struct", *but("struct", ("json", "struct"))])
 def test_we_read_the_peers_checkpoints(
-    pair: Pair, table_path: Path, settings: dict[str, str], kind: str, stats: str
+    pair: Pair, table_path: Path, set_theirs: SetTheirs, kind: str, stats: str
 ) -> None:
     for key, value in THEIRS[kind].items():
-        settings[key] = value
-        pair.theirs.python("spark.conf.set(key, value)", key=key, value=value)
+        set_theirs(key, value)
     policy = {"delta_checkpointPolicy": "v2"} if kind.startswith("v2") else {}
     pair.theirs.write(
         rows(0, 9),
@@ -127,6 +120,7 @@ def test_we_read_the_peers_checkpoints(
     assert table_log(table_path).snapshot.transactions["app"].version == 7
 
 
+@pytest.mark.slow
 def test_the_peer_believes_our_checksums(pair: Pair, table_path: Path) -> None:
     pair.ours.write(rows(0, 9), table_path, partition_by=["p"], delta_enableDeletionVectors="true")
     for step in range(3):
@@ -138,6 +132,7 @@ def test_the_peer_believes_our_checksums(pair: Pair, table_path: Path) -> None:
     assert pair.theirs.python(CHECKSUM, path=table_path) == [6, True]
 
 
+@pytest.mark.slow
 def test_we_believe_the_peers_checksums(pair: Pair, table_path: Path) -> None:
     pair.theirs.write(
         rows(0, 9),
@@ -165,6 +160,7 @@ def test_we_believe_the_peers_checksums(pair: Pair, table_path: Path) -> None:
         assert mismatches(found, whole) == []
 
 
+@pytest.mark.slow
 def test_a_checksum_of_ours_has_the_keys_of_theirs(pair: Pair, tmp_path: Path) -> None:
     keys = []
     for name, engine in (("ö %", pair.ours), ("t", pair.theirs)):
@@ -176,6 +172,7 @@ def test_a_checksum_of_ours_has_the_keys_of_theirs(pair: Pair, tmp_path: Path) -
     assert sorted(set(keys[0]) - {"allFiles"}) == sorted(set(keys[1]) - {"allFiles"})
 
 
+@pytest.mark.slow
 def test_the_peer_reads_our_compactions(pair: Pair, writer: Engine, table_path: Path) -> None:
     for step in range(5):
         writer.write(rows(step, step + 2), table_path, mode="overwrite" if step == 2 else "append")
@@ -191,6 +188,7 @@ def test_the_peer_reads_our_compactions(pair: Pair, writer: Engine, table_path: 
     assert ".compacted.json" in segment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature", ["none", "in-commit"])
 def test_times_mean_the_same_version_to_both(
     pair: Pair, writer: Engine, table_path: Path, feature: str
@@ -219,33 +217,7 @@ def test_times_mean_the_same_version_to_both(
     assert times == theirs
 
 
-# What differs from run to run, or says who wrote.
-VARYING = ("timestamp", "engineInfo", "clusterMetadata", "txnId", "inCommitTimestamp")
-
-
-def test_history_says_of_our_commits_what_it_says_of_theirs(pair: Pair, tmp_path: Path) -> None:
-    told = []
-    for name, engine in (("ö %", pair.ours), ("t", pair.theirs)):
-        path = tmp_path / name
-        engine.write("SELECT 1 AS id, 'a' AS p", path, mode="error", partition_by=["p"])
-        engine.write("SELECT 2 AS id, 'b' AS p", path, userMetadata="said ü")
-        engine.write("SELECT 3 AS id, 'b' AS p, 1 AS x", path, mergeSchema="true")
-        engine.write("SELECT 4 AS id, 'c' AS p", path, mode="overwrite", overwriteSchema="true")
-        engine.write("SELECT 5 AS id, 'c' AS p", path, mode="overwrite")
-        history = pair.theirs.sql(f"DESCRIBE HISTORY {table(path)}")
-        told.append([_steady(commit) for commit in history])
-    assert told[0] == told[1]
-
-
-def _steady(commit: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in commit.items() if key not in VARYING}
-    metrics = kept["operationMetrics"] or {}
-    kept["operationMetrics"] = {
-        key: value for key, value in metrics.items() if not key.endswith("Bytes")
-    }
-    return kept
-
-
+@pytest.mark.slow
 def test_transactions_of_applications_are_shared(pair: Pair, table_path: Path) -> None:
     for engine in (pair.ours, pair.theirs):
         for _ in range(2):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_delta.kernel.log.frames import add_files
-from tests.interop.engines import Engine, Pair
+from tests.interop.engines import Engine, Pair, SetTheirs
 from tests.interop.rows import PARTITIONS, STRINGS, query
 from tests.support.tables import table_log
 
@@ -21,7 +21,7 @@ BY_STRING = " UNION ALL ".join(
 
 def partition_values(path: Path) -> list[dict[str, str | None]]:
     files = add_files(table_log(path).snapshot.files)
-    return sorted((dict(file.partition_values) for file in files), key=repr)
+    return sorted((dict(sorted(file.partition_values.items())) for file in files), key=repr)
 
 
 @pytest.mark.slow
@@ -77,3 +77,41 @@ def test_the_peer_deletes_partitions_of_ours(pair: Pair, table_path: Path) -> No
     pair.theirs.sql(f"DELETE FROM delta.`{table_path}` WHERE `pärt%1` IN ('100%', 'a b')")
     pair.theirs.sql(f"UPDATE delta.`{table_path}` SET id = -id WHERE `pärt%1` LIKE 'é/%'")
     assert len(pair.agree(table_path).rows) == len(STRINGS) - 2
+
+
+# The hour that comes twice, the one that never was, years before zones, and each microsecond.
+TIMES = (
+    "timestamp'2024-11-03 08:30:00Z'",
+    "timestamp'2024-11-03 09:30:00Z'",
+    "timestamp'2024-03-10 02:30:00'",
+    "timestamp'1850-01-01 00:00:00.000001Z'",
+    "timestamp'0001-01-01 00:00:00Z'",
+    "timestamp'9999-12-31 23:59:59.999999Z'",
+)
+BY_TIME = " UNION ALL ".join(
+    f"SELECT {number} AS id, {time} AS t, CAST({time} AS TIMESTAMP_NTZ) AS n"
+    for number, time in enumerate(TIMES)
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spelling", ["utc", "local"])
+def test_times_name_the_same_partition_to_both(
+    pair: Pair, writer: Engine, table_path: Path, set_theirs: SetTheirs, spelling: str
+) -> None:
+    set_theirs(
+        "spark.databricks.delta.write.utcTimestampPartitionValues", str(spelling == "utc").lower()
+    )
+    writer.write(BY_TIME, table_path, partition_by=["t", "n"])
+    for engine in (pair.theirs, pair.ours):
+        engine.write(BY_TIME, table_path)
+    assert len(pair.agree(table_path).rows) == 3 * len(TIMES)
+    asked = [f"t = {time}" for time in TIMES] + [f"t < {time}" for time in TIMES]
+    pair.agree_on(table_path, asked)
+    pair.ours.write(
+        f"SELECT * FROM ({BY_TIME}) WHERE id IN (1, 3)",
+        table_path,
+        mode="overwrite",
+        partitionOverwriteMode="dynamic",
+    )
+    pair.agree_on(table_path, asked)

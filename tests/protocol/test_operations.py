@@ -37,10 +37,9 @@ TABLE = (
             '"canOverwriteSchema":false}',
         ),
         (
-            op.write("Overwrite", replace_using=["a", "b"], is_dynamic_partition_overwrite=True),
+            op.write("Overwrite", replace_using="a,`b`", is_dynamic_partition_overwrite=True),
             "WRITE",
-            '{"mode":"Overwrite","isDynamicPartitionOverwrite":true,'
-            '"replaceUsingCols":"[\\"a\\",\\"b\\"]"}',
+            '{"mode":"Overwrite","isDynamicPartitionOverwrite":true,"replaceUsingCols":"(a,`b`)"}',
         ),
         (
             op.streaming_update("Append", "q-1", 7),

@@ -82,6 +82,10 @@ ROWS: dict[str, tuple[Any, tuple[list[str], list[str]]]] = {
     "delta.dataSkippingStringPrefixLength": (None, (["0", "64"], ["-1", "x"])),
     "delta.writePartitionColumnsToParquet": (None, FLAGS),
     "delta.parquet.format.version": ("1.0.0", (["1.0.0", "2.12.0"], ["3.0.0", "2", ""])),
+    "delta.targetFileSize": (
+        None,
+        (["1048576", "128mb", "1 GiB", "64K"], ["", "0", "-1", "1.5mb", "large", "9" * 30]),
+    ),
     "delta.randomizeFilePrefixes": (False, FLAGS),
     "delta.randomPrefixLength": (2, (["1", "5"], ["0", "-3"])),
     "delta.minReaderVersion": (None, (["1", "3"], ["0", "4", "x"])),

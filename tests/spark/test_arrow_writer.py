@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +21,8 @@ from pyspark_delta.kernel.protocol.types import LONG, STRING, ArrayType, StructF
 from pyspark_delta.kernel.storage.uris import decode_path
 from pyspark_delta.spark import arrow_writer
 from pyspark_delta.spark.arrow_writer import ArrowWriter
+from pyspark_delta.spark.file_options import FileOptions
+from pyspark_delta.spark.options import DeltaOptions
 from tests.support.agreement import agree
 from tests.support.tables import create_table
 
@@ -150,10 +153,65 @@ def test_null_is_refused_where_the_table_requires_a_value(table_path: Path) -> N
 def test_files_end_at_the_asked_number_of_rows(table_path: Path) -> None:
     log = create_table(table_path, pa.schema([("id", pa.int32())]))
     batch = pa.record_batch({"id": pa.array(range(25), pa.int32())})
-    files = written(log, batch, batch, max_records=20, compression="zstd", task=7)
+    options = FileOptions.parse(DeltaOptions({"maxRecordsPerFile": 20, "compression": "zstd"}))
+    files = written(log, batch, batch, task=7, options=options)
     assert [f["numRecords"] for f in files] == [20, 20, 10]
     assert all(f["path"].startswith("part-00007-") and "zstd" in f["path"] for f in files)
     agree(table_path, pa.Table.from_batches([batch, batch]))
+
+
+def test_options_of_parquet_are_those_of_pyarrow(table_path: Path) -> None:
+    log = create_table(table_path, pa.schema([("id", pa.int64()), ("s", pa.string())]))
+    batch = pa.record_batch({"id": range(1000), "s": [f"w {i}" for i in range(1000)]})
+    given = {
+        "parquet.writer.version": "v2",
+        "parquet.enable.dictionary": "false",
+        "parquet.block.size": "8000",
+        "parquet.bloom.filter.enabled#S": "true",  # names come in any case
+        "parquet.bloom.filter.expected.ndv#s": "1000",
+        "parquet.bloom.filter.fpp": "0.05",
+    }
+    options = FileOptions.parse(DeltaOptions(given))
+    (file,) = written(log, batch, batch, options=options)
+    footer = pq.read_metadata(table_path / file["path"])
+    assert footer.num_row_groups == 2
+    by_id, by_text = (footer.row_group(0).column(i) for i in range(2))
+    assert not by_id.has_dictionary_page
+    assert by_id.bloom_filter_length is None
+    assert by_text.bloom_filter_length > 100
+    agree(table_path, pa.Table.from_batches([batch, batch]))
+
+
+def test_files_of_a_task_that_fails_are_deleted(table_path: Path) -> None:
+    schema = StructType((StructField("id", LONG, nullable=False),))
+    log = create_table(table_path, schema)
+    metadata, protocol = log.update().metadata, log.update().protocol
+    options = FileOptions.parse(DeltaOptions({"maxRecordsPerFile": 1}))
+    good, bad = (pa.record_batch({"id": pa.array([i], pa.int64())}) for i in (1, None))
+    writer = ArrowWriter(log.store, metadata, protocol, good.schema, options=options)
+    writer.write(good)
+    assert len(list(table_path.glob("*.parquet"))) == 1
+    with pytest.raises(ConstraintError):
+        writer.write(bad)
+    writer.discard()
+    assert not list(table_path.glob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"delta.randomizeFilePrefixes": "true"}, {"delta.columnMapping.mode": "name"}],
+    ids=["asked", "mapped"],
+)
+def test_random_directories_take_the_place_of_partitions(
+    table_path: Path, properties: dict[str, str]
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("p", pa.int32())])
+    log = create_table(table_path, schema, partition_by=["p"], configuration=properties)
+    batch = pa.RecordBatch.from_pydict({"id": range(6), "p": [0, 1, 2] * 2}, schema=schema)
+    files = written(log, batch)
+    assert all(re.fullmatch(r"[A-Za-z0-9]{2}/part-[^/=]*", f["path"]) for f in files)
+    assert {value for f in files for value in f["values"].values()} == {"0", "1", "2"}
+    agree(table_path, pa.Table.from_batches([batch]))
 
 
 def test_many_partitions_take_bounded_memory_and_files(

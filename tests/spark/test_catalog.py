@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession, functions
 from pyspark_delta import DeltaLog, enable
 from pyspark_delta.errors import DeltaError, TableNotFoundError
 from pyspark_delta.spark.catalog import resolve_table, table_log
+from pyspark_delta.spark.jvm.file_index import sources_in
+from pyspark_delta.spark.snapshot_source import SnapshotSource
 from tests.support.catalog_tables import own_database, rows
 
 
@@ -195,6 +197,75 @@ def test_time_travel_by_name(spark: SparkSession, db: str) -> None:
     assert found.value.condition == "DELTA_VERSION_NOT_FOUND"
 
 
+def test_sql_reads_older_versions_by_name(spark: SparkSession, db: str) -> None:
+    spark.range(2).write.format("delta").saveAsTable("t")
+    spark.sql("INSERT INTO t VALUES (10)")
+    spark.sql("CREATE TABLE u USING delta AS SELECT id * 10 AS id FROM t VERSION AS OF 0")
+    asked: dict[str, list[int]] = {
+        "SELECT id FROM t VERSION AS OF 0": [0, 1],
+        "SELECT t.id FROM t FOR SYSTEM_VERSION AS OF '1'": [0, 1, 10],
+        f"SELECT {db}.t.id FROM {db}.`t` VERSION /* an old one */ AS OF 0": [0, 1],
+        f"select max(x.id) from spark_catalog.{db}.t version as of 0 as x": [1],
+        "SELECT n.id FROM t n LEFT ANTI JOIN t VERSION AS OF 0 o ON n.id = o.id": [10],
+        "SELECT t.id FROM t VERSION AS OF 0 JOIN u USING (id)": [0],
+        "WITH o AS (SELECT * FROM t VERSION AS OF 0) SELECT o.id FROM o JOIN t USING (id)": [0, 1],
+        "SELECT id FROM t WHERE id NOT IN (SELECT id FROM t VERSION AS OF 0)": [10],
+        "SELECT (SELECT max(id) FROM t VERSION AS OF 0) + id FROM u": [1, 11],
+        "SELECT id FROM t VERSION AS OF 1 EXCEPT SELECT id FROM t VERSION AS OF 0": [10],
+        "SELECT id FROM t WITH ('versionAsOf' = '0')": [0, 1],
+        "SELECT 't VERSION AS OF 0' IS NULL AS of, id FROM t -- t VERSION AS OF 0": [0, 1, 10],
+    }
+    for sql, expected in asked.items():
+        assert sorted(row[-1] for row in spark.sql(sql).collect()) == expected, sql
+    assert spark.sql("SELECT id + :a FROM t VERSION AS OF 0", args={"a": 1}).count() == 2
+    spark.sql("INSERT INTO u SELECT id FROM t VERSION AS OF 0")
+    assert spark.table("u").count() == 4
+    spark.sql("CREATE VIEW v AS SELECT * FROM t VERSION AS OF 0")
+    assert spark.table("v").count() == 2
+    plan = spark.sql("SELECT * FROM t VERSION AS OF 0")
+    [source] = sources_in(plan)
+    assert isinstance(source, SnapshotSource)
+    assert (source.is_time_travel, source.snapshot.version) == (True, 0)
+
+
+def test_sql_reads_the_version_of_a_time_by_name(spark: SparkSession, db: str) -> None:
+    spark.range(2).write.format("delta").saveAsTable("t")
+    spark.range(5).write.format("delta").mode("append").saveAsTable("t")
+    newest, oldest = (info.timestamp for info in table_log(spark, "t").history())
+    for time, expected in ((oldest, 2), (newest, 7)):
+        sql = f"SELECT * FROM t TIMESTAMP AS OF timestamp_millis({time})"
+        assert spark.sql(sql).count() == expected
+    text = spark.sql(f"SELECT CAST(timestamp_millis({newest}) AS STRING)").first()[0]
+    assert spark.sql(f"SELECT * FROM t FOR SYSTEM_TIME AS OF '{text}'").count() == 7
+    refused = {
+        "VERSION AS OF 9": "DELTA_VERSION_NOT_FOUND",
+        "VERSION AS OF 'x'": "DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE",
+        "TIMESTAMP AS OF '2001-01-01'": "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
+        "TIMESTAMP AS OF '2201-01-01'": "DELTA_TIMESTAMP_GREATER_THAN_COMMIT",
+    }
+    for clause, condition in refused.items():
+        with pytest.raises(DeltaError) as found:
+            spark.sql(f"SELECT * FROM t {clause}")
+        assert found.value.condition == condition
+
+
+def test_what_has_no_versions_is_refused_by_spark(spark: SparkSession, db: str) -> None:
+    spark.range(2).write.format("delta").saveAsTable("t")
+    spark.range(2).write.format("parquet").saveAsTable("p")
+    spark.sql("CREATE TEMPORARY VIEW w AS SELECT * FROM t")
+    spark.sql("CREATE VIEW v AS SELECT * FROM t")
+    for sql in (
+        "SELECT * FROM p VERSION AS OF 0",
+        "SELECT * FROM w VERSION AS OF 0",
+        "SELECT * FROM v VERSION AS OF 0",
+        "WITH t AS (SELECT 1) SELECT * FROM t VERSION AS OF 0",
+        "SELECT * FROM nowhere VERSION AS OF 0",
+    ):
+        with pytest.raises(AnalysisException):
+            spark.sql(sql)
+    spark.catalog.dropTempView("w")
+
+
 def test_a_schema_is_refused_on_reading(spark: SparkSession, db: str) -> None:
     spark.range(2).write.format("delta").saveAsTable("t")
     path = location(spark, "t")
@@ -303,3 +374,19 @@ def test_other_formats_are_untouched(spark: SparkSession, db: str, tmp_path: Pat
     assert spark.catalog.listColumns("p")[0].name == "id"
     with pytest.raises(AnalysisException):
         spark.read.option("versionAsOf", 0).table("p")
+
+
+def test_a_view_of_a_session_with_delta_sparks_catalog_is_read(
+    spark: SparkSession, db: str
+) -> None:
+    spark.sql("CREATE TABLE t USING delta AS SELECT 1 AS id")
+    key = "spark.sql.catalog.spark_catalog"
+    spark.conf.set(key, "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    try:
+        spark.sql("CREATE VIEW v AS SELECT id FROM t")
+    finally:
+        spark.conf.unset(key)
+    spark.sql("INSERT INTO t VALUES (2)")
+    described = {row.col_name for row in spark.sql("DESCRIBE EXTENDED v").collect()}
+    assert "View Query" in described or "View Text" in described
+    assert rows(spark.table("v")) == [(1,), (2,)]

@@ -215,6 +215,17 @@ def test_a_commit_is_on_the_version_that_was_checked(table_path: Path) -> None:
     with pytest.raises(MetadataChangedException):
         appending()
     agree(table_path, [{"id": 1}, {"id": 9}])
+    # Nobody will ever name the files of the two that lost.
+    assert len(list(table_path.glob("*.parquet"))) == 2
+
+
+def test_files_are_taken_back_when_a_task_failed_and_left_after_a_commit(table_path: Path) -> None:
+    writer = sent(source(table_path).writer(to_spark(IDS), False))
+    message = writer.write(iter([rows(1)]))
+    writer.abort([message, message])  # all tasks came to their end: a commit may have been tried
+    assert len(list(table_path.glob("*.parquet"))) == 1
+    writer.abort([message, None])
+    assert not list(table_path.glob("*.parquet"))
 
 
 def test_two_that_create_a_table_do_not_both_succeed(table_path: Path) -> None:

@@ -7,8 +7,12 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
     BOOLEAN,
@@ -25,12 +29,23 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.catalog import (
+    entry_partition_schema,
+    entry_partitions,
+    find_entry,
+    make_delta,
+)
+from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.parser import syntax_error
 from pyspark_delta.spark.jvm.partition_directories import (
     FileGroups,
     partition_directories,
     passing,
 )
+from pyspark_delta.spark.jvm.rebalance import rebalance_settings, rebalanced
+from pyspark_delta.spark.jvm.target_alias import without_alias
+from pyspark_delta.spark.jvm.thrown_errors import thrown_in_java
+from pyspark_delta.spark.jvm.versions import moved_class
 
 
 @pytest.fixture
@@ -186,6 +201,32 @@ def test_the_parser_says_what_a_statement_is(jvm: JvmSession) -> None:
         assert parser.parsePlan(sql).getClass().getSimpleName() == name
 
 
+def test_a_syntax_error_is_made_of_a_place_and_a_condition(jvm: JvmSession) -> None:
+    error = syntax_error(jvm, "a\n ü b", 5, "b")
+    assert isinstance(error, ParseException)
+    assert error.getCondition() == "PARSE_SYNTAX_ERROR"
+    assert str(error).endswith("(line 2, pos 3)\n\n== SQL ==\na\n ü b\n---^^^\n")
+
+
+def test_an_entry_is_altered_and_its_partitions_cross_as_one_text(jvm: JvmSession) -> None:
+    jvm.spark.sql("CREATE TABLE seam (id INT, p INT) USING parquet PARTITIONED BY (p)")
+    try:
+        for value in ("1", "2", "NULL"):
+            jvm.spark.sql(f"ALTER TABLE seam ADD PARTITION (p = {value}) LOCATION '/s e%am/ü'")
+        entry = find_entry(jvm, None, "seam")
+        assert entry is not None
+        found = sorted(entry_partitions(jvm, entry), key=repr)
+        where = "file:/s e%am/ü"
+        assert found == [({"p": "1"}, where), ({"p": "2"}, where), ({"p": None}, where)]
+        make_delta(jvm, entry, StructType((StructField("id", INTEGER),)))
+        altered = find_entry(jvm, None, "seam")
+        assert altered is not None
+        assert (altered.provider, altered.location) == ("delta", entry.location)
+        assert entry_partition_schema(altered) == StructType()
+    finally:
+        jvm.spark.sql("DROP TABLE IF EXISTS seam")
+
+
 def test_the_expressions_of_rules_take_these_parts(jvm: JvmSession) -> None:
     expressions = "org.apache.spark.sql.catalyst.expressions"
     for name, count in (
@@ -210,3 +251,176 @@ def test_leaves_come_in_the_order_of_the_tree_s_text(jvm: JvmSession) -> None:
     leaves = parsed.collectLeaves()
     named = [leaves.apply(i).nodeName() for i in range(leaves.size())]
     assert named == [node["class"].rpartition(".")[2] for node in tree]
+
+
+def test_a_projection_hides_columns_behind_a_tag(jvm: JvmSession) -> None:
+    plans = "org.apache.spark.sql.catalyst.plans.logical.Project$"
+    tag = jvm.java_class(plans).hiddenOutputTag()
+    plan = jvm.spark.range(1).selectExpr("id", "id + 1 AS x")._jdf.queryExecution().analyzed()
+    assert plan.metadataOutput().isEmpty()
+    plan.setTagValue(tag, plan.output().takeRight(1))
+    assert plan.metadataOutput().head().name() == "x"
+    assert {"rewriteAttrs", "withNewChildren"} <= set(dir(plan))
+
+
+def test_options_of_a_relation_are_in_the_hadoop_configuration_of_its_scan(
+    jvm: JvmSession,
+) -> None:
+    options = jvm.scala_map({"fs.Some.Key": "x"})
+    conf = jvm.session.sessionState().newHadoopConfWithOptions(options)
+    assert conf.get("fs.Some.Key") == "x"
+
+
+def test_a_plan_becomes_a_frame_of_a_session(jvm: JvmSession) -> None:
+    plan = jvm.spark.range(3).where("id > 0")._jdf.queryExecution().analyzed()
+    dataset = jvm.java_class("org.apache.spark.sql.classic.Dataset$")
+    assert jvm.data_frame(dataset.ofRows(jvm.session, plan)).count() == 2
+    other = jvm.session.cloneSession()
+    made = dataset.ofRows(other, plan).queryExecution()
+    assert made.sparkSession().equals(other)
+
+
+def test_rows_are_rebalanced_by_a_plan_of_four_parts(jvm: JvmSession) -> None:
+    name = "org.apache.spark.sql.catalyst.plans.logical.RebalancePartitions"
+    kinds = [
+        [kind.getSimpleName() for kind in constructor.getParameterTypes()]
+        for constructor in jvm.jvm.java.lang.Class.forName(name).getConstructors()
+    ]
+    assert ["Seq", "LogicalPlan", "Option", "Option"] in kinds
+    made = rebalanced(jvm, jvm.spark.range(10), ["id"], 7)
+    plan = made._jdf.queryExecution().analyzed()
+    assert plan.nodeName() == "RebalancePartitions"
+    assert plan.optAdvisoryPartitionSize().get() == 7
+    assert made.count() == 10  # which casts the size to a long
+    settings = rebalance_settings(7)
+    known = jvm.java_class("org.apache.spark.sql.internal.SQLConf$")
+    assert all(known.containsConfigKey(key) for key in settings)
+
+
+def test_catalyst_asks_a_partial_function_for_each_node(jvm: JvmSession) -> None:
+    condition = without_alias(jvm, F.expr("t.a + T.`b c`.d = x.a AND length(t.a) > 0"), "t")
+    shown = jvm.spark.createDataFrame([], "a int, `b c` struct<d: int>, x struct<a: int>").where(
+        condition
+    )
+    names = {each.name() for each in items(shown._jdf.queryExecution().analyzed().output())}
+    assert names == {"a", "b c", "x"}
+
+
+def test_names_of_frames_outlive_a_checkpoint(jvm: JvmSession) -> None:
+    kept = jvm.spark.range(2).alias("s").localCheckpoint(eager=True)
+    assert [row[0] for row in kept.select("s.id").collect()] == [0, 1]
+
+
+def test_settings_of_a_session_are_a_map_that_can_be_filled(jvm: JvmSession) -> None:
+    session = jvm.session.cloneSession()
+    settings = session.sessionState().conf().settings()
+    key = "spark.sql.parquet.outputTimestampType"
+    settings.remove(key)
+    settings.putIfAbsent(key, "TIMESTAMP_MICROS")
+    settings.putIfAbsent(key, "INT96")
+    assert session.conf().get(key) == "TIMESTAMP_MICROS"
+    own = jvm.scala_map({"parquet.block.size": "77"})
+    hadoop = session.sessionState().newHadoopConfWithOptions(own)
+    assert (hadoop.get("parquet.block.size"), hadoop.get(key)) == ("77", "TIMESTAMP_MICROS")
+
+
+def test_a_stream_s_writer_keeps_what_it_was_told_in_fields(jvm: JvmSession) -> None:
+    name = "org.apache.spark.sql.classic.DataStreamWriter"
+    fields = {f.getName() for f in jvm.jvm.java.lang.Class.forName(name).getDeclaredFields()}
+    assert fields >= {
+        "source",
+        "outputMode",
+        "trigger",
+        "extraOptions",
+        "partitioningColumns",
+        "clusteringColumns",
+        "sinkName",
+    }
+    manager = jvm.session.sessionState().streamingQueryManager()
+    (start,) = [m for m in manager.getClass().getMethods() if m.getName() == "startQuery"]
+    assert [kind.getSimpleName() for kind in start.getParameterTypes()] == [
+        *["Option"] * 3,
+        "Dataset",
+        "Map",
+        "Table",
+        "OutputMode",
+        *["boolean"] * 2,
+        "Trigger",
+        "Clock",
+        *["Option"] * 2,
+    ]
+
+
+def test_a_sink_is_an_interface_with_one_method_that_counts(jvm: JvmSession) -> None:
+    sink = jvm.jvm.java.lang.Class.forName("org.apache.spark.sql.execution.streaming.Sink")
+    assert sink.isInterface()
+    (method,) = [m for m in sink.getDeclaredMethods() if m.getName() == "addBatch"]
+    assert [kind.getSimpleName() for kind in method.getParameterTypes()] == ["long", "Dataset"]
+
+
+def test_metrics_are_shown_by_events(jvm: JvmSession) -> None:
+    def kinds(name: str) -> list[str]:
+        found = jvm.jvm.java.lang.Class.forName(f"org.apache.spark.sql.execution.{name}")
+        return [kind.getSimpleName() for kind in found.getConstructors()[0].getParameterTypes()]
+
+    update = kinds("ui.SparkListenerSQLAdaptiveExecutionUpdate")
+    assert update == ["long", "String", "SparkPlanInfo"]
+    assert kinds("SparkPlanInfo") == ["String", "String", "Seq", "Map", "Seq"]
+    assert kinds("metric.SQLMetricInfo") == ["String", "long", "String"]
+
+
+def test_an_exception_of_spark_s_takes_a_text_and_a_condition(jvm: JvmSession) -> None:
+    told = OperationNotAllowedError("DELTA_UNSUPPORTED_OUTPUT_MODE", dataSource="a", mode="b")
+    with pytest.raises(Py4JJavaError) as raised, thrown_in_java(jvm):
+        raise told
+    found = raised.value.java_exception
+    assert found.getClass().getName() == "org.apache.spark.SparkRuntimeException"
+    assert found.getMessage() == f"OperationNotAllowedError: {told}"
+    assert (found.getCondition(), found.getSqlState()) == (told.condition, told.sqlstate)
+    assert dict(found.getMessageParameters()) == told.parameters
+    # It is meant for one error: callbacks of others are answered as before.
+    assert jvm.gateway.python_parameters.propagate_java_exceptions
+    assert not jvm.gateway.python_parameters.propagate_java_exceptions
+
+
+def test_a_stream_source_is_made_of_interfaces(jvm: JvmSession) -> None:
+    source = "org.apache.spark.sql.execution.streaming.Source"
+    admission = "org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow"
+    for name in (source, admission):
+        assert jvm.jvm.java.lang.Class.forName(name).isInterface()
+    asked = {"schema", "getOffset", "getBatch", "initialOffset", "deserializeOffset", "stop"}
+    assert methods(jvm, source) >= {*asked, "commit"}
+    admits = {"getDefaultReadLimit", "latestOffset", "reportLatestOffset"}
+    assert methods(jvm, admission) >= {*admits, "prepareForTriggerAvailableNow"}
+    limit = jvm.java_class("org.apache.spark.sql.connector.read.streaming.ReadLimit")
+    assert limit.allAvailable().toString() == "All Available"
+    assert limit.maxFiles(1).toString() != "All Available"
+
+
+def test_a_query_tells_its_checkpoint_and_its_sources(jvm: JvmSession) -> None:
+    relation = moved_class(jvm, "StreamingExecutionRelation")
+    [constructor] = jvm.jvm.java.lang.Class.forName(relation._fqn).getConstructors()
+    assert constructor.getParameterCount() == 5
+    place = relation._fqn.rpartition(".")[0]
+    assert methods(jvm, f"{place}.StreamExecution") >= {"resolvedCheckpointRoot", "sources"}
+    assert "streamingQuery" in methods(jvm, f"{place}.StreamingQueryWrapper")
+
+
+def test_very_many_files_cross_by_way_of_a_file(jvm: JvmSession) -> None:
+    count = 20_000
+    names = [f"p={i % 7}/{i:08} ü.parquet" for i in range(count)]
+    groups = FileGroups(
+        prefix="file:/t/tä ble 100%/",
+        names=pa.array(names),
+        sizes=pa.array(range(count)),
+        modified_ms=pa.array([1_700_000_000_000] * count),
+        counts=[5_000, 15_000],
+        values=[("x",), (None,)],
+    )
+    found = partition_directories(jvm, StructType((StructField("p", STRING),)), groups)
+    assert found.apply(0).values().getUTF8String(0).toString() == "x"
+    files = found.apply(1).files()
+    assert (found.size(), files.size()) == (2, 15_000)
+    last = files.apply(14_999).fileStatus()
+    assert last.getPath().toString() == f"file:/t/tä ble 100%/{names[-1]}"
+    assert (last.getLen(), last.getModificationTime()) == (count - 1, 1_700_000_000_000)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from py4j.finalizer import ThreadSafeFinalizer
 from pyspark.sql import SparkSession, functions
 from pyspark.sql.types import LongType, StringType, StructType
 
@@ -96,6 +97,45 @@ def test_a_table_that_tracks_rows_tells_their_ids(spark: SparkSession, table_pat
     assert materialized_columns(log.update().metadata)
 
 
+@pytest.mark.parametrize("tracked", ["true", "false"])
+def test_a_column_may_be_called_as_sparks_own(
+    spark: SparkSession, table_path: Path, tracked: str
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("_metadata", pa.string())])
+    configuration = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": tracked}
+    log = create_table(table_path, schema, configuration=configuration)
+    append(log, pa.table({"id": [0, 1, 2], "_metadata": ["a", "b", "c"]}, schema=schema))
+    delete_positions(log, lambda file: [1])
+    table = load(spark, table_path)
+    assert sorted(tuple(row) for row in table.collect()) == [(0, "a"), (2, "c")]
+    assert table.where("_metadata = 'c'").select("__metadata.row_index").first()[0] == 2
+
+
+def test_both_sides_of_a_self_join_tell_their_row_ids(
+    spark: SparkSession, table_path: Path
+) -> None:
+    two_files(table_path, **{"delta.enableRowTracking": "true"})
+    table = load(spark, table_path)
+    a, b = table.alias("a"), table.where("id > 4").alias("b")
+    joined = a.join(b, functions.expr("a.id = b.id - 1"))
+    ids = joined.select("a._metadata.row_id", functions.col("b._metadata.row_id").alias("other"))
+    assert sorted(tuple(row) for row in ids.collect()) == [(i, i + 1) for i in range(4, 19)]
+    later = joined.where("a._metadata.row_id = 7 AND b._metadata.row_commit_version = 1")
+    assert [tuple(row) for row in later.select("a.id", "b.id").collect()] == [(7, 8)]
+    # What was known of the columns before is known of them still.
+    assert a.join(b, table["id"] == b["id"]).count() == 15
+    assert table.alias("c").select(table["id"], "c.v", "c._metadata.row_id").count() == 20
+    assert a.join(table.alias("c"), "id").select("a.v", "c.v").count() == 20
+    name = f"delta.`{table_path}`"
+    found = spark.sql(
+        f"SELECT a._metadata.row_id x, b._metadata.row_id y, b._metadata.file_name f "
+        f"FROM {name} a JOIN {name} b ON a.id = b.id - 1 WHERE b._metadata.row_id > 15"
+    )
+    assert sorted(tuple(row)[:2] for row in found.collect()) == [(i, i + 1) for i in range(15, 19)]
+    union = table.select("id", "_metadata").union(table.select("id", "_metadata"))
+    assert union.select("_metadata.row_id").distinct().count() == 20
+
+
 def test_plans_compare_by_version_and_caches_are_found(
     spark: SparkSession, table_path: Path
 ) -> None:
@@ -138,21 +178,27 @@ def test_what_a_frame_reads_is_known(spark: SparkSession, table_path: Path, tmp_
     spark.catalog.dropTempView("first")
 
 
-def test_a_frame_that_is_gone_takes_its_proxy_with_it(
-    spark: SparkSession, table_path: Path
-) -> None:
+def test_two_hundred_loads_leave_nothing_behind(spark: SparkSession, table_path: Path) -> None:
     two_files(table_path)
     jvm = JvmSession(spark)
     pool = jvm.gateway.gateway_property.pool
-
     others = set(pool.dict)  # of frames that are still in use elsewhere
 
     def proxies() -> int:
         own = [each for key, each in list(pool.dict.items()) if key not in others]
         return sum(isinstance(each, FileIndexProxy) for each in own)
 
-    for _ in range(5):
-        load(spark, table_path).where("id = 1").collect()
+    def java_objects() -> int:
+        gc.collect()
+        return len(ThreadSafeFinalizer.finalizers)
+
+    load(spark, table_path).where("id = 1").collect()
+    before = java_objects()
+    for number in range(200):
+        frame = load(spark, table_path)
+        if number % 50 == 0:
+            frame.where("id = 1").collect()
+    del frame
     assert proxies()
     deadline = time.monotonic() + 30
     while proxies() > 1 and time.monotonic() < deadline:
@@ -163,6 +209,7 @@ def test_a_frame_that_is_gone_takes_its_proxy_with_it(
         time.sleep(0.2)
     # Something of Spark's or Py4J's keeps the last one; those before it must go.
     assert proxies() <= 1
+    assert java_objects() - before < 20
 
 
 def test_readers_see_the_table_s_schema_and_nothing_of_its_writers(
@@ -188,11 +235,11 @@ def test_readers_see_the_table_s_schema_and_nothing_of_its_writers(
     )
     assert log.update().version == 0
     found = load(spark, table_path).schema
-    assert found.names == ["k", "c", "s", "g", "d"]
+    assert found.names == ["k", "nothing", "c", "s", "g", "d"]
     assert (found["k"].dataType, found["k"].nullable) == (LongType(), False)
     assert found["k"].metadata == {"comment": "the key"}
     assert found["c"].dataType == StringType()
     assert found["c"].metadata == {"__CHAR_VARCHAR_TYPE_STRING": "varchar(5)"}
     assert isinstance(found["s"].dataType, StructType)
-    assert found["s"].dataType.names == ["a"]
+    assert found["s"].dataType.names == ["a", "none"]
     assert (found["g"].metadata, found["d"].metadata) == ({}, {})

@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta import DeltaLog, enable
 from pyspark_delta.errors import DeltaError
+from pyspark_delta.spark.jvm.file_index import sources_in
+from pyspark_delta.spark.snapshot_source import SnapshotSource
 from tests.support.tables import append, create_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
@@ -94,6 +96,23 @@ def test_versions_beyond_the_retention_of_their_files_are_refused(
         assert load(spark, table_path, versionAsOf=2).count() == 2
     finally:
         spark.conf.unset(ENFORCED)
+
+
+def test_a_table_may_be_called_as_if_its_path_named_a_version(
+    spark: SparkSession, log: DeltaLog, table_path: Path
+) -> None:
+    other = table_path.with_name(f"{table_path.name}@v1")
+    append(create_table(other, SCHEMA), pa.table({"id": [7], "p": ["x"]}, schema=SCHEMA))
+    for path, version, is_older in (
+        (other, 1, False),
+        (f"{other}@v0", 0, True),
+        (f"{table_path}@v2", 2, True),
+        (table_path, 3, False),
+    ):
+        for frame in (load(spark, path), spark.sql(f"SELECT * FROM delta.`{path}`")):
+            [source] = sources_in(frame)
+            assert isinstance(source, SnapshotSource)
+            assert (source.snapshot.version, source.is_time_travel) == (version, is_older)
 
 
 def test_a_path_to_a_partition_reads_that_partition(

@@ -119,3 +119,33 @@ def test_a_partition_at_a_time_is_overwritten(spark: SparkSession, db: str) -> N
     finally:
         spark.conf.unset(key)
     assert rows(spark.table("t")) == [(1, "x"), (3, "y")]
+
+
+def test_an_overwrite_keeps_the_table_and_replaces_its_rows(spark: SparkSession, db: str) -> None:
+    spark.sql(
+        "CREATE TABLE t (a INT NOT NULL, b STRING) USING delta PARTITIONED BY (b) COMMENT 'c' "
+        "TBLPROPERTIES ('own' = '1')"
+    )
+    spark.sql("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+    before = table_log(spark, "t").update().metadata
+    writer = pairs(spark, (3, "z")).write.format("delta").mode("overwrite")
+    writer.option("delta.appendOnly", "true").saveAsTable("t")
+    assert table_log(spark, "t").update().metadata == before
+    assert rows(spark.table("t")) == [(3, "z")]
+    for data, condition in (
+        (spark.sql("SELECT 1L AS a, 'x' AS b"), "DELTA_FAILED_TO_MERGE_FIELDS"),
+        (spark.sql("SELECT 1 AS a"), "DELTA_PARTITION_COLUMN_NOT_FOUND"),
+        (spark.sql("SELECT 1 AS a, 'x' AS b, 2 AS c"), "DELTA_METADATA_MISMATCH.SCHEMA_MISMATCH"),
+    ):
+        with pytest.raises(DeltaError) as found:
+            data.write.format("delta").mode("overwrite").saveAsTable("t")
+        assert found.value.condition == condition
+    pairs(spark, (4, "z")).write.format("delta").mode("overwrite").option(
+        "replaceWhere", "b = 'z'"
+    ).saveAsTable("t")
+    assert table_log(spark, "t").history(1)[0].operation == "WRITE"
+    wider = spark.range(2).write.format("delta").mode("overwrite").option("overwriteSchema", True)
+    wider.saveAsTable("t")
+    after = table_log(spark, "t").update().metadata
+    assert (after.description, dict(after.configuration)) == ("c", {"own": "1"})
+    assert (after.partition_columns, spark.table("t").columns) == ((), ["id"])

@@ -27,7 +27,7 @@ from pyspark_delta.kernel.scan.predicates import Column
 from pyspark_delta.spark.deleted_rows import row_bits
 from pyspark_delta.spark.expressions import predicate_of
 from pyspark_delta.spark.jvm.filters import Filter
-from pyspark_delta.spark.jvm.unsafe_rows import array_bytes, long_array, row_bytes, word_of
+from pyspark_delta.spark.jvm.unsafe_rows import TextRows, array_bytes, row_bytes, word_of
 from pyspark_delta.spark.stepped_functions import day_of, truncated_to, year_of
 
 random.seed(3)
@@ -64,7 +64,24 @@ def test_a_row_is_nulls_then_words_then_what_does_not_fit_one() -> None:
     assert (third >> 32, third & 0xFFFFFFFF) == (32, 3)
     assert row[32:] == b"abc" + bytes(5)
     assert array_bytes([b"x"])[:8] == struct.pack("=q", 1)
-    assert long_array(pa.array([5, 6, 7]).slice(1)) == struct.pack("=4q", 2, 0, 6, 7)
+
+
+def test_rows_of_texts_are_those_that_are_made_one_by_one() -> None:
+    texts = ["", "a", "ü/%20 x", "12345678", "x" * 100, "last"]
+    sizes, times = [2**40, 0, 1, -1, 5, 6], list(range(6))
+    columns = (pa.array(texts), pa.array(sizes), pa.array(times))
+    rows = [row_bytes([t.encode(), s, m]) for t, s, m in zip(texts, sizes, times, strict=True)]
+    made = TextRows(*columns)
+    assert made.array(0, 6) == array_bytes(rows)
+    assert made.array(2, 5) == array_bytes(rows[2:5])
+    assert TextRows(*(each.slice(1, 3) for each in columns)).array(1, 3) == array_bytes(rows[2:4])
+    assert TextRows(*(each.slice(0, 0) for each in columns)).array(0, 0) == array_bytes([])
+    unknown = TextRows(pa.array(["a"]), pa.array([None], pa.int64())).array(0, 1)
+    assert unknown == array_bytes([row_bytes([b"a", 0])])
+    many = [f"{i}.parquet" for i in range(70)]
+    numbers = pa.array([7] * 70)
+    expected = array_bytes([row_bytes([name.encode(), 7]) for name in many])
+    assert TextRows(pa.array(many), numbers).array(0, 70) == expected
 
 
 def test_values_become_the_words_that_catalyst_keeps() -> None:

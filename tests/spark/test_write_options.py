@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
-from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, RemoveFile
+from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile, Metadata, RemoveFile
 from pyspark_delta.kernel.protocol.domains import CLUSTERING
 from pyspark_delta.kernel.protocol.features import supported_features
+from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
 from pyspark_delta.kernel.storage.uris import decode_path
 from pyspark_delta.spark.commands.write_request import TableWrite, WriteRequest
 from tests.support.agreement import deltalake_rows
 from tests.support.spark_tables import SparkTable, conf
+from tests.support.tables import create_table
 
 
 @pytest.fixture
@@ -113,6 +117,67 @@ def test_a_table_can_ask_for_rows_to_be_brought_together(table: SparkTable) -> N
     with conf(table.spark, spark__databricks__delta__optimizeWrite__enabled="false"):
         table.write(data, "overwrite")
     assert len(table.files) > 1
+
+
+@pytest.mark.parametrize("by_table", [False, True])
+def test_files_are_about_as_large_as_asked(table: SparkTable, by_table: bool) -> None:
+    size = 256 << 10
+    text = "md5(cast(id AS string)) || md5(cast(-id AS string)) AS v"  # nothing to compress
+    data = table.spark.range(0, 20_000, 1, 8).selectExpr("id", text)
+    if by_table:
+        asked = {"optimizeWrite": "true", "delta.targetFileSize": "256kb"}
+        table.write(data, **asked)
+    else:
+        with conf(table.spark, spark__databricks__delta__optimizeWrite__binSize=str(size) + "b"):
+            table.write(data, optimizeWrite="true")
+    sizes = [file.size for file in table.files]
+    assert len(sizes) > 2
+    assert max(sizes) < 2 * size
+    assert sum(sizes) / len(sizes) > size / 2
+    # One file where all of it fits into one, however many cores there are.
+    with conf(table.spark, spark__databricks__delta__optimizeWrite__binSize="64"):
+        table.write(data, "overwrite", optimizeWrite="true")
+    assert len(table.files) == 1
+    wrong = conf(table.spark, spark__databricks__delta__optimizeWrite__binSize="much")
+    with wrong, table.refused("DELTA_ILLEGAL_OPTION"):
+        table.write(data, optimizeWrite="true")
+
+
+def test_a_write_that_brings_rows_together_is_observed(table: SparkTable) -> None:
+    seen = Observation()
+    data = table.spark.range(0, 30, 1, 4).observe(seen, F.count(F.lit(1)).alias("rows"))
+    table.write(data, optimizeWrite="true")
+    assert seen.get == {"rows": 30}
+
+
+@pytest.mark.parametrize(
+    ("properties", "length"),
+    [
+        ({"delta.randomizeFilePrefixes": "true", "delta.randomPrefixLength": "5"}, 5),
+        ({"delta.columnMapping.mode": "name"}, 2),
+        ({"delta.columnMapping.mode": "id", "delta.enableChangeDataFeed": "true"}, 2),
+    ],
+    ids=["asked", "name", "id-cdf"],
+)
+def test_files_go_into_random_directories(
+    table: SparkTable, properties: dict[str, str], length: int
+) -> None:
+    data = table.spark.range(0, 8, 1, 1).selectExpr("id", "id % 2 AS p")
+    schema = StructType((StructField("id", LONG), StructField("p", LONG)))
+    create_table(table.path, schema, partition_by=["p"], configuration=properties, log=table.log)
+    for _ in range(4):
+        table.write(data)
+    if "delta.enableChangeDataFeed" in properties:
+        table.write(data.where("id = 1"), "overwrite", replaceWhere="id = 1")
+        changes = [a.path for a in table.last_commit if isinstance(a, AddCDCFile)]
+        assert changes
+        assert all(re.match(r"_change_data/[A-Za-z0-9]{2}/", path) for path in changes)
+    first = [file.path.partition("/")[0] for file in table.files]
+    assert all(re.fullmatch(f"[A-Za-z0-9]{{{length}}}", name) for name in first)
+    assert len(set(first)) > 1
+    assert {tuple(file.partition_values.values()) for file in table.files} == {("0",), ("1",)}
+    assert sorted(set(table.rows)) == [(i, i % 2) for i in range(8)]
+    assert len(deltalake_rows(table.path)) == len(table.rows)
 
 
 def test_new_tables_have_the_defaults_of_the_session(table: SparkTable) -> None:
@@ -240,10 +305,7 @@ def test_a_table_of_the_catalog_is_made_and_replaced(table: SparkTable) -> None:
     }
     assert table.metrics == {"numFiles": 1, "numOutputRows": 1}
     again = TableWrite(
-        operation="CREATE OR REPLACE TABLE AS SELECT",
-        is_managed=True,
-        table_name="t",
-        is_v1_overwrite=True,
+        operation="CREATE OR REPLACE TABLE AS SELECT", is_managed=True, table_name="t"
     )
     table.ask(table.spark.range(2), WriteRequest(mode="overwrite", as_table=again))
     second: Metadata = table.log.snapshot.metadata
@@ -251,14 +313,16 @@ def test_a_table_of_the_catalog_is_made_and_replaced(table: SparkTable) -> None:
     assert dict(second.configuration) == {}
     assert second.partition_columns == ()
     assert table.info.operation == "CREATE OR REPLACE TABLE AS SELECT"
-    assert table.parameters["isV1SaveAsTableOverwrite"] is True
+    assert "isV1SaveAsTableOverwrite" not in table.parameters
     assert table.metrics == {"numFiles": 2, "numOutputRows": 2, "numRemovedFiles": 1}
-    # With a condition the table stays what it is.
+    # As saveAsTable does it, the table stays what it is.
     where = {"replaceWhere": "id = 1"}
-    request = WriteRequest(mode="overwrite", as_table=again, options=where)
+    first_api = replace(again, is_v1_overwrite=True)
+    request = WriteRequest(mode="overwrite", as_table=first_api, options=where)
     table.ask(table.spark.range(1, 2), request)
     assert table.log.snapshot.metadata.id == second.id
     assert table.parameters["predicate"] == "id = 1"
+    assert table.parameters["isV1SaveAsTableOverwrite"] is True
     assert table.rows == [(0,), (1,)]
 
 

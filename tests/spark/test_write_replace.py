@@ -304,7 +304,7 @@ def test_replace_using_replaces_rows_with_equal_columns(partitioned: SparkTable)
     assert partitioned.parameters == {
         "mode": "Overwrite",
         "partitionBy": "[]",
-        "replaceUsingCols": '["ID","p"]',
+        "replaceUsingCols": "(ID, p)",
     }
     assert partitioned.metrics["numDeletedRows"] == 1
     # Null is equal to nothing.

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,22 @@ def test_no_write_leaves_anything_beside_its_file(store: LocalStore, root: Path)
     with pytest.raises(StorageError):
         store.create("d/" + "x" * 300, b"6")
     assert sorted(os.listdir(root / "d")) == ["f", "taken"]
+
+
+def test_a_write_that_fails_leaves_no_directory_where_there_was_none(
+    store: LocalStore, root: Path
+) -> None:
+    def failing() -> Iterator[bytes]:
+        yield b"half"
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        store.create_from("_delta_log/0.json", failing())
+    assert not (root / "_delta_log").exists()
+    (root / "_delta_log").mkdir(parents=True)
+    with pytest.raises(LookupError):
+        store.create_from("_delta_log/0.json", failing())
+    assert list((root / "_delta_log").iterdir()) == []
 
 
 def test_a_write_below_a_file_is_a_typed_error(store: LocalStore) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_delta import enable
+from pyspark_delta import DeltaError, DeltaTable, enable
 from pyspark_delta.spark.catalog import resolve_table
 
 
@@ -25,6 +26,35 @@ def started(home: Path) -> SparkSession:
     )
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def check_converted(spark: SparkSession, home: Path) -> None:
+    """Parquet tables of Spark's kind and of Hive's become Delta tables in the metastore too."""
+    outside = home / "öther side 5%"
+    spark.sql("CREATE TABLE sparks (id INT, p INT) USING parquet PARTITIONED BY (p)")
+    spark.sql("ALTER TABLE sparks SET TBLPROPERTIES ('my.own' = '1')")
+    spark.sql("INSERT INTO sparks VALUES (1, 1), (2, NULL)")
+    spark.sql(f"ALTER TABLE sparks ADD PARTITION (p = 3) LOCATION '{outside}'")
+    spark.sql("CREATE TABLE hives (id INT) PARTITIONED BY (P STRING) STORED AS PARQUET")
+    spark.sql("INSERT INTO hives PARTITION (P = 'ä b') VALUES (1)")
+    spark.sql("CREATE TABLE texts (id INT) STORED AS TEXTFILE")
+    for name, rows in (("sparks", {(1, 1), (2, None)}), ("hives", {(1, "ä b")})):
+        spark.sql(f"CONVERT TO DELTA {name}")
+        found = resolve_table(spark, name)
+        assert found.is_delta
+        assert found.entry is not None
+        for session in (spark, spark.newSession()):
+            assert {tuple(row) for row in session.table(name).collect()} == rows
+        spark.sql(f"INSERT INTO {name} VALUES (7, '7')")
+        assert spark.table(name).count() == len(rows) + 1
+        detail = DeltaTable.forName(spark, name).detail().first()
+        assert detail is not None
+        assert dict(detail.properties) == ({"my.own": "1"} if name == "sparks" else {})
+        assert [column.lower() for column in detail.partitionColumns] == ["p"]
+        assert spark.sql(f"DESCRIBE {name}").first() is not None
+        spark.sql(f"DROP TABLE {name}")
+    with pytest.raises(DeltaError, match="trying to convert a hive source: `texts`"):
+        spark.sql("CONVERT TO DELTA texts")
 
 
 def main(home: Path) -> None:
@@ -50,6 +80,7 @@ def main(home: Path) -> None:
     spark.sql("DROP TABLE u")
     assert not files.exists()
     assert spark.read.format("delta").load(str(outside)).count() == 4
+    check_converted(spark, home)
     spark.stop()
 
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from tests.support.canonical import Contents
 
@@ -46,19 +46,27 @@ class Peer:
         self._log = log
 
     @classmethod
-    def start(cls, conf: Mapping[str, str] | None = None, *, log: Path | None = None) -> Peer:
+    def start(
+        cls,
+        conf: Mapping[str, str] | None = None,
+        *,
+        log: Path | None = None,
+        engine: Literal["delta", "pyspark_delta"] = "delta",
+    ) -> Peer:
         """Starts the process and waits until its session is up.
 
         :param conf: settings of the session, over those of `peer_process.start_session`.
         :param log: where its standard error goes; nowhere by default.
+        :param engine: `pyspark_delta` is ourselves, on the PySpark of the calling process.
         """
+        python = str(ENVIRONMENT / "bin" / "python") if engine == "delta" else sys.executable
         # The Spark of the calling process must not become the peer's.
         mixed = ("SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT")
         environment = {key: value for key, value in os.environ.items() if key not in mixed}
         environment |= {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
         errors = open(log or os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until stop
         process = subprocess.Popen(
-            [str(ENVIRONMENT / "bin" / "python"), "-m", "tests.support.peer_process"],
+            [python, "-m", "tests.support.peer_process", engine],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,

@@ -21,6 +21,7 @@ DeltaError                                       condition, parameters, sqlstate
 ├── CommitStateUnknownError                      keep the files, look into the log
 ├── TooManyAttemptsError                         try again later
 ├── PostCommitHookError                          nothing: the commit stands
+├── StreamError                                  restart, allow the change, or begin anew
 ├── DeltaConcurrentModificationException         read again and repeat
 │   ├── ConcurrentWriteException
 │   ├── MetadataChangedException
@@ -76,6 +77,7 @@ from pyspark_delta.errors.table import (
     PropertyError,
     ProtocolError,
     SchemaError,
+    StreamError,
     TableAlreadyExistsError,
     TableNotFoundError,
     TooManyAttemptsError,
@@ -111,6 +113,7 @@ __all__ = [
     "ProtocolError",
     "SchemaError",
     "StorageError",
+    "StreamError",
     "TableAlreadyExistsError",
     "TableNotFoundError",
     "TooManyAttemptsError",

@@ -89,3 +89,10 @@ class PostCommitHookError(DeltaError):
 
 class OperationNotAllowedError(DeltaError):
     """What was asked does not apply to this table."""
+
+
+class StreamError(DeltaError):
+    """The stream cannot go on: the condition says whether to restart it, allow a change, or begin.
+
+    A checkpoint of another table, commits that are gone, changed rows, a changed schema.
+    """

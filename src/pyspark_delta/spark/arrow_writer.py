@@ -54,7 +54,14 @@ from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.scan.projection import Projection, ProjectionError, project
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.uris import encode_path
+from pyspark_delta.spark.file_options import (
+    FileOptions,
+    arrow_arguments,
+    file_tags,
+    random_prefix,
+)
 from pyspark_delta.spark.file_stats import FooterStats, footer_stats
+from pyspark_delta.spark.staged_files import discard
 
 CODECS: Mapping[str, tuple[str, str]] = {
     "none": ("NONE", ""),
@@ -68,6 +75,7 @@ CODECS: Mapping[str, tuple[str, str]] = {
 }
 """What Spark's option `compression` may be -> what pyarrow calls it, and a mark in file names."""
 
+_DEFAULTS = FileOptions()
 _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 64 << 20
 _BUFFERED_BYTES = 256 << 20
@@ -112,16 +120,21 @@ class ArrowWriter:
         columns: pa.Schema,
         *,
         task: int = 0,
-        compression: str = "snappy",
-        max_records: int | None = None,
+        options: FileOptions = _DEFAULTS,
         data_change: bool = True,
     ) -> None:
         self._store = store
         self._metadata = metadata
         self._protocol = protocol
         self._task = task
-        self._codec, self._mark = CODECS[compression]
-        self._max_records = max_records
+        own = options.of_table(metadata)
+        codec = own.spark.get("compression", "snappy").lower()
+        self._codec, self._mark = CODECS[codec]
+        self._max_records = int(own.spark.get("maxRecordsPerFile", 0)) or None
+        self._arguments = arrow_arguments(own.parquet)
+        self._group_bytes = min(
+            int(own.parquet.get("parquet.block.size", _GROUP_BYTES)), _GROUP_BYTES
+        )
         self._data_change = data_change
         self._mode = mapping_mode(metadata)
         self._required = not_null_fields(metadata.schema)
@@ -160,6 +173,10 @@ class ArrowWriter:
         return [
             self._action(file, footer) for file, footer in zip(self._written, footers, strict=True)
         ]
+
+    def discard(self) -> None:
+        """Delete the files that are finished: the task failed, so no action will name them."""
+        discard(self._store, [file.path for file in self._written])
 
     def _by_partition(self, rows: pa.RecordBatch) -> Iterator[tuple[_Key, pa.RecordBatch]]:
         fields = self._metadata.partition_schema.fields
@@ -201,7 +218,7 @@ class ArrowWriter:
             file.num_bytes += taken.nbytes
             if file.num_rows == self._max_records:
                 self._close(self._files.pop(key))
-            elif file.num_bytes >= _GROUP_BYTES or _buffered_rows(file) >= _GROUP_ROWS:
+            elif file.num_bytes >= self._group_bytes or _buffered_rows(file) >= _GROUP_ROWS:
                 self._flush(file)
 
     def _flush(self, file: _File) -> None:
@@ -216,6 +233,7 @@ class ArrowWriter:
                 compression=self._codec,
                 store_schema=False,
                 store_decimal_as_integer=True,
+                **self._arguments,
             )
         rows = pa.Table.from_batches(file.batches, self._schema)
         file.batches, file.num_bytes = [], 0
@@ -239,9 +257,11 @@ class ArrowWriter:
         self._written.append(_Written(path=path, key=file.key, with_nan=frozenset(file.with_nan)))
 
     def _new_path(self, key: _Key) -> str:
+        name = f"part-{self._task:05}-{uuid4()}.c000{self._mark}.parquet"
+        if prefix := random_prefix(self._metadata):
+            return prefix + name
         values = self._partition_values(key)
         directory = partition_directory(list(values), values)
-        name = f"part-{self._task:05}-{uuid4()}.c000{self._mark}.parquet"
         return f"{directory}/{name}" if directory else name
 
     def _partition_values(self, key: _Key) -> dict[str, str | None]:
@@ -263,6 +283,7 @@ class ArrowWriter:
             size=info.size,
             modification_time=info.modified_ms,
             data_change=self._data_change,
+            tags=file_tags(self._metadata),
             stats=format_stats(
                 footer.num_records,
                 columns,

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark_delta.errors.table import OperationNotAllowedError, TableNotFoundError
 from pyspark_delta.kernel.protocol.types import StructField, StructType, map_fields
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.spark.allowed_places import allow_places
 from pyspark_delta.spark.jvm.catalog import (
     SESSION_CATALOG,
     CatalogEntry,
@@ -83,7 +84,10 @@ def look_up(spark: SparkSession, name: str | Sequence[str]) -> TableName | None:
     elif len(parts) > 2 or current_catalog(jvm).lower() != SESSION_CATALOG:
         return None
     database = parts[0] if len(parts) == 2 else None
-    return TableName(database=database, table=parts[-1], entry=find_entry(jvm, database, parts[-1]))
+    entry = find_entry(jvm, database, parts[-1])
+    if entry is not None:
+        allow_places(spark, entry.outside)
+    return TableName(database=database, table=parts[-1], entry=entry)
 
 
 def look_up_relation(spark: SparkSession, name: str | Sequence[str]) -> TableName | None:

@@ -5,7 +5,7 @@ Each row knows its file (`_metadata.file_path`) and, where rows are tracked, its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -28,8 +28,14 @@ FILE_PATH = "_metadata.file_path"
 class ChosenSource(SnapshotSource):
     """Some files of a table; no two such sources are taken for each other."""
 
-    def __init__(self, files: ChosenFiles, time_zone: str) -> None:
-        super().__init__(files, time_zone)
+    def __init__(
+        self,
+        files: ChosenFiles,
+        time_zone: str,
+        *,
+        allowed: Callable[[], Sequence[LogStore]] = tuple,
+    ) -> None:
+        super().__init__(files, time_zone, allowed=allowed)
         self._key = uuid4().hex
 
     @property

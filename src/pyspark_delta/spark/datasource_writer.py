@@ -3,22 +3,21 @@
 Spark runs the three parts in different processes: `writer_for` before the job, `write` in every
 task, `commit` after the last.  What they share travels with the writer, and the commit is one on
 the version that was checked, so what others did meanwhile is found out there.  A job that fails
-leaves files that no log names, and the table as it was.
+leaves the table as it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
-from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType as SparkStructType
 
-from pyspark_delta.errors.table import OperationNotAllowedError, PropertyError, SchemaError
+from pyspark_delta.errors.table import PropertyError
 from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.protocol.actions import (
     Action,
@@ -30,39 +29,24 @@ from pyspark_delta.kernel.protocol.actions import (
 )
 from pyspark_delta.kernel.protocol.column_defaults import default_columns
 from pyspark_delta.kernel.protocol.constraints import check_constraints, invariants
-from pyspark_delta.kernel.protocol.features import check_writable
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns
 from pyspark_delta.kernel.protocol.identity_columns import identity_columns
 from pyspark_delta.kernel.protocol.operations import write
 from pyspark_delta.kernel.protocol.properties import validate_properties
-from pyspark_delta.kernel.protocol.schema_checks import check_data_columns
 from pyspark_delta.kernel.protocol.schema_checks import check_writable as check_writable_schema
-from pyspark_delta.kernel.protocol.schema_json import format_schema
-from pyspark_delta.kernel.protocol.schema_merge import (
-    as_nullable,
-    check_no_duplicates,
-    check_write_compatible,
-    evolve_schema,
-)
-from pyspark_delta.kernel.protocol.types import (
-    VOID,
-    StructField,
-    StructType,
-    map_fields,
-    walk_fields,
-)
+from pyspark_delta.kernel.protocol.types import StructType, walk_fields
+from pyspark_delta.kernel.storage.uris import decode_path
 from pyspark_delta.kernel.txn.invariants import check_append_only
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.arrow_writer import CODECS, ArrowWriter
+from pyspark_delta.spark.commands.write_definition import CHAR_KEY, data_schema, define_table
 from pyspark_delta.spark.commands.write_options import WriteOptions
+from pyspark_delta.spark.commands.write_request import WriteRequest
 from pyspark_delta.spark.datasource import needs_enabling
 from pyspark_delta.spark.datasource_options import open_table, table_path
 from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.types import from_spark
+from pyspark_delta.spark.staged_files import StagedFiles, discard
 
-_CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's mark of CHAR(n) and VARCHAR(n)
-# Metadata of a column that says how another table keeps it.
-_FOREIGN_METADATA = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "parquet.field.", _CHAR_KEY)
 _NATIVE_OPTIONS = ("replaceWhere", "replaceOn", "replaceUsing")
 _HOOK_SECONDS = 60.0
 
@@ -99,8 +83,9 @@ def writer_for(given: Mapping[str, str], schema: SparkStructType, overwrite: boo
     _check_options(options)
     asked = WriteOptions.parse(options, _not_set)
     txn = open_table(path, options).start_transaction()
-    data = _data_schema(schema)
-    _define_table(txn, data, asked, overwrite)
+    data = data_schema(schema)
+    request = WriteRequest(mode="overwrite" if overwrite else "append", options=options)
+    define_table(txn, data, request, asked, replaces_some=False, new_properties=validate_properties)
     check_writable_schema(txn.schema)
     _check_rows_can_be_made(txn.metadata, data)
     if overwrite:
@@ -108,8 +93,6 @@ def writer_for(given: Mapping[str, str], schema: SparkStructType, overwrite: boo
     is_done = asked.txn is not None and txn.txn_version(asked.txn.app_id) >= asked.txn.version
     old = txn.snapshot
     defines = old is None or txn.metadata != old.metadata or txn.protocol != old.protocol
-    if defines and not asked.data_change:
-        raise OperationNotAllowedError("DELTA_DATA_CHANGE_FALSE", op="Defining the table")
     return DeltaWriter(
         _Plan(
             options=options,
@@ -137,21 +120,22 @@ class DeltaWriter(DataSourceArrowWriter):
         if first is None or self._plan.is_done:
             return WrittenFiles()
         plan, context = self._plan, TaskContext.get()
-        files = plan.asked.file_options
-        most = DeltaOptions(files).whole_number("maxRecordsPerFile")
         writer = ArrowWriter(
             open_table(plan.location, plan.options).store,
             plan.metadata,
             plan.protocol,
             first.schema,
             task=0 if context is None else context.partitionId(),
-            compression=files.get("compression", "snappy").lower(),
-            max_records=most or None,
+            options=plan.asked.files,
             data_change=plan.asked.data_change,
         )
-        for batch in chain([first], iterator):
-            writer.write(batch)
-        return WrittenFiles(tuple(writer.finish()))
+        try:
+            for batch in chain([first], iterator):
+                writer.write(batch)
+            return WrittenFiles(tuple(writer.finish()))
+        except BaseException:
+            writer.discard()
+            raise
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the files of all tasks part of the table, in one version."""
@@ -164,27 +148,40 @@ class DeltaWriter(DataSourceArrowWriter):
         if plan.defines:
             txn.update_protocol(plan.protocol)
             txn.update_metadata(plan.metadata, replaces_table=_replaces_schema(plan))
-        removes = _removed(txn, plan.asked) if plan.overwrite else []
-        adds = [file for one in messages if isinstance(one, WrittenFiles) for file in one.files]
-        actions: list[Action] = [*removes, *adds]
-        if plan.asked.txn is not None:
-            app_id, version = plan.asked.txn.app_id, plan.asked.txn.version
-            txn.txn_version(app_id)
-            now_ms = log.now_ms()
-            actions.insert(0, SetTransaction(app_id=app_id, version=version, last_updated=now_ms))
-        operation = write(
-            "Overwrite" if plan.overwrite else "Append",
-            partition_by=(),
-            can_overwrite_schema=plan.asked.overwrites_schema if plan.overwrite else None,
-            can_merge_schema=plan.asked.merges_schema or None,
-            user_metadata=plan.asked.user_metadata,
-        )
-        txn.commit(actions, operation, metrics=_metrics(adds, removes))
+        adds = _files(messages)
+        with StagedFiles(txn) as staged:
+            staged.add(adds)
+            removes = _removed(txn, plan.asked) if plan.overwrite else []
+            actions: list[Action] = [*removes, *adds]
+            if plan.asked.txn is not None:
+                app_id, version = plan.asked.txn.app_id, plan.asked.txn.version
+                txn.txn_version(app_id)
+                once = SetTransaction(app_id=app_id, version=version, last_updated=log.now_ms())
+                actions.insert(0, once)
+            operation = write(
+                "Overwrite" if plan.overwrite else "Append",
+                partition_by=(),
+                can_overwrite_schema=plan.asked.overwrites_schema if plan.overwrite else None,
+                can_merge_schema=plan.asked.merges_schema or None,
+                user_metadata=plan.asked.user_metadata,
+            )
+            staged.offer()
+            txn.commit(actions, operation, metrics=_metrics(adds, removes))
         # Spark may end this process as soon as it has the answer.
         log.wait_for_hooks(_HOOK_SECONDS)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave everything: Spark calls this also when a commit's outcome is not known."""
+        """Take the files back that tasks wrote before another one failed.
+
+        Spark calls this also after `commit`, which then knows better what can be taken back.
+        """
+        if any(message is None for message in messages):
+            store = open_table(self._plan.location, self._plan.options).store
+            discard(store, [decode_path(file.path) for file in _files(messages)])
+
+
+def _files(messages: Sequence[WriterCommitMessage | None]) -> list[AddFile]:
+    return [file for one in messages if isinstance(one, WrittenFiles) for file in one.files]
 
 
 def _not_set(name: str) -> str | None:
@@ -206,74 +203,13 @@ def _check_options(options: DeltaOptions) -> None:
             input=codec,
             explain=f"it must be one of {', '.join(CODECS)}",
         )
-    options.whole_number("maxRecordsPerFile")
-
-
-def _data_schema(schema: SparkStructType) -> StructType:
-    """What the data brings: its columns without what ties them to the table they came from."""
-
-    def own(f: StructField) -> StructField:
-        kept = {k: v for k, v in f.metadata.items() if not k.startswith(_FOREIGN_METADATA)}
-        return StructField(f.name, f.data_type, f.nullable, kept)
-
-    found = map_fields(from_spark(schema), own)
-    assert isinstance(found, StructType)
-    check_no_duplicates(found)
-    return found
-
-
-def _define_table(
-    txn: OptimisticTransaction, data: StructType, asked: WriteOptions, overwrite: bool
-) -> None:
-    """Make the table fit the data as far as the user allows, or raise."""
-    if not data.fields:
-        raise SchemaError("DELTA_EMPTY_DATA")
-    if txn.snapshot is None:
-        check_data_columns(data, ())
-        txn.update_metadata(
-            Metadata(
-                id=str(uuid4()),
-                schema_string=format_schema(as_nullable(data)),
-                configuration=dict(validate_properties(asked.properties)),
-                created_time=txn.log.now_ms(),
-            )
-        )
-        return
-    check_writable(txn.protocol, txn.log.store.root_uri)
-    old = txn.metadata
-    if overwrite and asked.overwrites_schema:
-        check_data_columns(data, ())
-        if as_nullable(data) != old.schema or old.partition_columns:
-            text = format_schema(as_nullable(data))
-            new = replace(old, schema_string=text, partition_columns=())
-            txn.update_metadata(new, replaces_table=True)
-        return
-    _check_partitions(old, data)
-    merged = evolve_schema(old.schema, data) if asked.merges_schema else old.schema
-    check_write_compatible(merged, data, table_id=old.id)
-    if merged != old.schema:
-        txn.update_metadata(replace(old, schema_string=format_schema(merged)))
-
-
-def _check_partitions(table: Metadata, data: StructType) -> None:
-    """Every row needs a value to be put by: null is one, a column that is not there is none."""
-    for name in table.partition_columns:
-        found = data.get(name)
-        if found is None or found.data_type == VOID:
-            raise SchemaError(
-                "DELTA_PARTITION_COLUMN_NOT_FOUND",
-                columnName=name,
-                schemaMap=", ".join(data.names),
-            )
-    if table.partition_columns:
-        check_data_columns(data, table.partition_columns)
 
 
 def _check_rows_can_be_made(metadata: Metadata, data: StructType) -> None:
     """Refuse tables whose rows take Spark's expressions to check or to fill in."""
     schema = metadata.schema
     filled_in = [f for f in default_columns(schema) if data.get(f.name) is None]
-    texts = [f for _, f in walk_fields(schema) if _CHAR_KEY in f.metadata]
+    texts = [f for _, f in walk_fields(schema) if CHAR_KEY in f.metadata]
     needs: tuple[tuple[str, Iterable[object]], ...] = (
         ("CHECK constraints", check_constraints(metadata.configuration)),
         ("column invariants", invariants(schema)),

@@ -11,6 +11,7 @@ from pyspark_delta.spark.delta_spark_confs import drop_delta_spark_catalog
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.path_catalog import install_path_catalog, remove_path_catalog
 from pyspark_delta.spark.jvm.relation_cache import install_relation_cache, remove_relation_cache
+from pyspark_delta.spark.jvm.session_catalog import keep_session_catalog, release_session_catalog
 from pyspark_delta.spark.jvm.versions import warn_if_untested
 from pyspark_delta.spark.table_plans import TablePlans
 
@@ -44,7 +45,8 @@ def turn_on(spark: SparkSession) -> None:
         drop_delta_spark_catalog(spark)
         plans, jvm = TablePlans(spark), JvmSession(spark)
         install_relation_cache(jvm, plans.find_plan)
-        install_path_catalog(jvm, plans.is_table, plans.columns_of)
+        install_path_catalog(jvm, plans)
+        keep_session_catalog(jvm)
         spark.conf.set(MARK, "true")
         _ON.add(spark)
         _OFF.discard(spark)
@@ -61,6 +63,7 @@ def turn_off(spark: SparkSession) -> None:
         jvm = JvmSession(spark)
         remove_relation_cache(jvm)
         remove_path_catalog(jvm)
+        release_session_catalog(jvm)
 
 
 def any_enabled() -> bool:

@@ -22,6 +22,7 @@ from pyspark_delta.kernel.protocol.types import (
     DOUBLE,
     FLOAT,
     STRING,
+    TIMESTAMP,
     VARIANT,
     ArrayType,
     DataType,
@@ -110,6 +111,8 @@ def _bounds(statistics: Sequence[Any], data_type: DataType) -> tuple[Any, Any]:
     known = [s for s in statistics if not _is_all_null(s)]
     if not known or any(s is None or not s.has_min_max for s in known):
         return None, None
+    if known[0].physical_type == "INT96":
+        return None, None  # readers do not agree on the order of its bytes
     lows = [s.min_raw for s in known]
     highs = [s.max_raw for s in known]
     if data_type == STRING:
@@ -127,7 +130,13 @@ def _bounds(statistics: Sequence[Any], data_type: DataType) -> tuple[Any, Any]:
         low = None if any(map(math.isnan, lows)) else min(lows)
         high = None if any(map(math.isnan, highs)) else max(highs)
         return low, high
-    return min(lows), max(highs)
+    factor = _micros(known[0]) if data_type == TIMESTAMP else 1
+    return min(lows) * factor, max(highs) * factor
+
+
+def _micros(statistics: Any) -> int:
+    """How many microseconds a file counts in."""
+    return 1000 if "milliseconds" in str(statistics.logical_type) else 1
 
 
 def _is_all_null(statistics: Any) -> bool:

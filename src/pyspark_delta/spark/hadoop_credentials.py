@@ -15,9 +15,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.hadoop_conf import passwords, properties
-
-FILE_SYSTEM_PREFIXES = ("fs.", "dfs.")
-"""How options for the file system begin; all others are for Delta or Parquet."""
+from pyspark_delta.spark.options import FILE_SYSTEM_PREFIXES
 
 # Provider -> what its keys begin with.
 _PREFIXES: Mapping[str, tuple[str, ...]] = {

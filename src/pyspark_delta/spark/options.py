@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from pyspark_delta.errors.table import PropertyError
 
+FILE_SYSTEM_PREFIXES = ("fs.", "dfs.")
+"""How options for the file system begin; all others are for Delta or Parquet."""
+
 
 class DeltaOptions(Mapping[str, str]):
     """What a user gave with `option` and `options`; keys are found whatever their case."""

@@ -15,7 +15,17 @@ from pyspark.sql import SparkSession
 
 from pyspark_delta.spark.connect import check_has_jvm
 from pyspark_delta.spark.enabled_sessions import any_enabled, turn_off, turn_on
-from pyspark_delta.spark.patches import catalogs, readers, sessions, writers, writers_v2
+from pyspark_delta.spark.patches import (
+    catalogs,
+    frames,
+    readers,
+    sessions,
+    stream_queries,
+    stream_readers,
+    stream_writers,
+    writers,
+    writers_v2,
+)
 
 _CHANGED = {
     **sessions.CHANGED,
@@ -23,6 +33,10 @@ _CHANGED = {
     **writers.CHANGED,
     **writers_v2.CHANGED,
     **catalogs.CHANGED,
+    **frames.CHANGED,
+    **stream_readers.CHANGED,
+    **stream_writers.CHANGED,
+    **stream_queries.CHANGED,
 }
 _ORIGINALS: dict[tuple[type, str], Callable[..., Any]] = {}
 _LOCK = Lock()

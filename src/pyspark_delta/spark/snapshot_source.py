@@ -5,14 +5,14 @@ Pruning and skipping happen here, on Arrow; no Python object is made for a file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.errors.table import SchemaError, UnsafePathError
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.column_mapping import (
     ColumnMappingMode,
@@ -36,12 +36,13 @@ from pyspark_delta.kernel.scan.predicates import (
     rename_columns,
 )
 from pyspark_delta.kernel.scan.vectors import VectorReader, descriptor_of
+from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.spark.deleted_rows import RowBits
 from pyspark_delta.spark.expressions import predicate_of
 from pyspark_delta.spark.jvm.file_index import ScanSource
 from pyspark_delta.spark.jvm.filters import Filter
 from pyspark_delta.spark.jvm.partition_directories import FileGroups
-from pyspark_delta.spark.table_access import hadoop_location
+from pyspark_delta.spark.table_access import hadoop_location, scan_options
 
 VECTOR = "__delta_deletion_vector"
 BASE_ROW_ID = "__delta_base_row_id"
@@ -68,10 +69,19 @@ class SnapshotSource(ScanSource):
 
     `reads` says what queries over it were planned to read; a transaction that writes what was
     read here depends on it, unless the version was asked for by itself (`is_time_travel`).
+    `allowed` gives the places outside of the table that its log may name.
     """
 
-    def __init__(self, snapshot: Snapshot, time_zone: str, *, is_time_travel: bool = False) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        time_zone: str,
+        *,
+        is_time_travel: bool = False,
+        allowed: Callable[[], Sequence[LogStore]] = tuple,
+    ) -> None:
         self.snapshot = snapshot
+        self._allowed = allowed
         self.is_time_travel = is_time_travel
         self.reads: list[ScanRead] = []
         self._time_zone = time_zone
@@ -101,6 +111,10 @@ class SnapshotSource(ScanSource):
         return self.snapshot.size_in_bytes
 
     @property
+    def options(self) -> Mapping[str, str]:
+        return scan_options(self.snapshot.store)
+
+    @property
     def identity(self) -> tuple[str, ...]:
         snapshot = self.snapshot
         return (snapshot.store.root_uri, snapshot.metadata.id, f"version {snapshot.version}")
@@ -114,12 +128,7 @@ class SnapshotSource(ScanSource):
         whole = conjunction([*on_partitions, *map(self._predicate, data_filters)])
         metadata = self.snapshot.metadata
         implied = implied_partition_filter(whole, metadata, time_zone=self._time_zone)
-        plan = plan_scan(
-            self.snapshot,
-            metadata.partition_columns or None,
-            conjunction([whole, implied]),
-            time_zone=self._time_zone,
-        )
+        plan = self._planned(conjunction([whole, implied]))
         files, partitions = plan.files, plan.partitions
         if exact != TRUE:
             passed = _is_true(exact, plan, partitions)
@@ -127,6 +136,25 @@ class SnapshotSource(ScanSource):
         self.reads.append(ScanRead(whole, files.num_rows))
         del self.reads[:-_MOST_READS]
         return self._grouped(files, partitions), left
+
+    def _planned(self, predicate: Predicate) -> ScanPlan:
+        def planned(allowed: Sequence[LogStore]) -> ScanPlan:
+            return plan_scan(
+                self.snapshot,
+                self.snapshot.metadata.partition_columns or None,
+                predicate,
+                allowed_roots=allowed,
+                time_zone=self._time_zone,
+            )
+
+        try:
+            return planned(())
+        except UnsafePathError:
+            # Few tables have files elsewhere: only for them is the session asked.
+            allowed = self._allowed()
+            if not allowed:
+                raise
+            return planned(allowed)
 
     def _predicate(self, one: Filter) -> Predicate:
         predicate = predicate_of(one, time_zone=self._time_zone)

@@ -17,12 +17,14 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from threading import Lock
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_delta.errors.storage import StorageError
+from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.resolve import PROVIDERS
 from pyspark_delta.kernel.storage.uris import (
     LOCAL_AUTHORITIES,
@@ -44,6 +46,8 @@ _AZURE_BLOBS = ("wasb", "wasbs")
 _HADOOP_SCHEMES = {"s3": "s3a"}
 # How a bucket was last spelled by a user: Hadoop may have another client for each spelling.
 _SPELLED: dict[tuple[str, str], tuple[str, str]] = {}
+# Logs that were opened with other options are on other stores.
+_GIVEN: WeakKeyDictionary[LogStore, Mapping[str, str]] = WeakKeyDictionary()
 _HADOOP_LOGS: OrderedDict[tuple[str, str, str], DeltaLog] = OrderedDict()
 _LOCK = Lock()
 
@@ -68,12 +72,31 @@ def open_log(
     if bucket_scheme == _KERNEL_ONLY:
         return DeltaLog.for_table(absolute_uri(bucket_scheme, bucket, path))
     if bucket_scheme not in PROVIDERS:
-        return _hadoop_log(spark, location, given)
-    uri = absolute_uri(bucket_scheme, bucket, _normal(path))
-    settings = storage_options(jvm, PROVIDERS[bucket_scheme], bucket, given)
-    log = DeltaLog.for_table(uri, settings)
-    _remember_spelling(jvm, scheme, authority)
+        log = _hadoop_log(spark, location, given)
+    else:
+        uri = absolute_uri(bucket_scheme, bucket, _normal(path))
+        settings = storage_options(jvm, PROVIDERS[bucket_scheme], bucket, given)
+        log = DeltaLog.for_table(uri, settings)
+        _remember_spelling(jvm, scheme, authority)
+    if given:
+        _GIVEN[log.store] = given
     return log
+
+
+def scan_options(store: LogStore) -> Mapping[str, str]:
+    """The options for the file system with which the log on a store was opened.
+
+    Its rows are read through another client, which needs them too.  They may hold secrets.
+    """
+    return _GIVEN.get(store, {})
+
+
+def location_uri(spark: SparkSession, location: str) -> str:
+    """The canonical URI of a location: what the store that `open_log` gives calls its root."""
+    scheme, authority, path = _split(_with_scheme(JvmSession(spark), location, {}))
+    if scheme == _LOCAL:
+        return absolute_uri(scheme, "", posixpath.abspath(path or "/"))
+    return absolute_uri(*_bucket(scheme, authority), _normal(path))
 
 
 def hadoop_location(root_uri: str) -> str:

@@ -56,14 +56,27 @@ class TablePlace:
         return next(iter(self.log.store.list_recursive("")), None) is not None
 
 
-def place_of(spark: SparkSession, name: TableName, location: str | None) -> TablePlace:
-    """Where the table of that name is or will be; `location` is what the user says about it."""
+def place_of(
+    spark: SparkSession,
+    name: TableName,
+    location: str | None,
+    options: Mapping[str, str] | None = None,
+) -> TablePlace:
+    """Where the table of that name is or will be; `location` is what the user says about it.
+
+    Of a writer's `options` those count that say how to reach the store.
+    """
+
+    def place(location: str, *, is_managed: bool) -> TablePlace:
+        log = open_log(spark, location, options)
+        return TablePlace(name=name, location=location, is_managed=is_managed, log=log)
+
     if name.path is not None:
         if location is not None and not is_same_location(location, name.path):
             raise TableAlreadyExistsError(
                 "DELTA_AMBIGUOUS_PATHS_IN_CREATE_TABLE", identifier=name.shown, location=location
             )
-        return _place(spark, name, name.path, is_managed=False)
+        return place(name.path, is_managed=False)
     jvm = JvmSession(spark)
     given = None if location is None else qualified_location(jvm, name.database, location)
     if name.entry is not None:
@@ -77,12 +90,12 @@ def place_of(spark: SparkSession, name: TableName, location: str | None) -> Tabl
                 existingTableLocation=known,
                 tableLocation=given,
             )
-        return _place(spark, name, known, is_managed=name.entry.is_managed)
+        return place(known, is_managed=name.entry.is_managed)
     if _LEGAL_NAME.fullmatch(name.table) is None:
         raise TableNotFoundError("DELTA_PARSING_ILLEGAL_TABLE_NAME", tableName=name.table)
     if given is not None:
-        return _place(spark, name, given, is_managed=False)
-    return _place(spark, name, default_location(jvm, name.database, name.table), is_managed=True)
+        return place(given, is_managed=False)
+    return place(default_location(jvm, name.database, name.table), is_managed=True)
 
 
 def register(spark: SparkSession, place: TablePlace) -> None:
@@ -118,9 +131,3 @@ def new_table_properties(spark: SparkSession, given: Mapping[str, str]) -> dict[
         **validate_properties(defaults, allow_arbitrary=allow_arbitrary),
         **validate_properties(given, allow_arbitrary=allow_arbitrary),
     }
-
-
-def _place(spark: SparkSession, name: TableName, location: str, *, is_managed: bool) -> TablePlace:
-    return TablePlace(
-        name=name, location=location, is_managed=is_managed, log=open_log(spark, location)
-    )

@@ -17,7 +17,12 @@ from pyspark.errors import PySparkException
 
 from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.table import ConstraintError, SchemaError
-from pyspark_delta.kernel.protocol.types import BOOLEAN, StructType
+from pyspark_delta.kernel.protocol.generated_columns import (
+    generated_columns,
+    generation_expression,
+)
+from pyspark_delta.kernel.protocol.types import BOOLEAN, StructType, type_name
+from pyspark_delta.spark.column_alignment import bare_type
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.sql_text import (
     Expression,
@@ -63,6 +68,22 @@ _FORBIDDEN_NODES = frozenset(
         "Generate",
         "Aggregate",
         "Window",
+    }
+)
+# The same for all rows of a query, and others in the next.
+_CHANGING_NODES = frozenset(
+    {
+        "CurrentBatchTimestamp",
+        "CurrentCatalog",
+        "CurrentDatabase",
+        "CurrentDate",
+        "CurrentTime",
+        "CurrentTimeZone",
+        "CurrentTimestamp",
+        "CurrentUser",
+        "LocalTimestamp",
+        "Now",
+        "SessionUser",
     }
 )
 _AGGREGATE = "AggregateExpression"
@@ -160,6 +181,31 @@ def generation_expressions(
     return _understood(jvm, plain_columns, columns, _GENERATED)[0]
 
 
+def check_generated_columns(jvm: JvmSession, schema: StructType) -> None:
+    """Refuse a new table whose generated columns would not get values of their own type.
+
+    Values must be the same whenever they are computed, from columns that are not generated.
+    """
+    columns = generated_columns(schema)
+    texts = [TableSql(name=f.name, text=generation_expression(f) or "") for f in columns]
+    plain = StructType(tuple(f for f in schema if f not in columns))
+    _, resolved = _understood(jvm, plain, texts, _GENERATED)
+    for f, sql, found in zip(columns, texts, resolved, strict=True):
+        if not found.is_deterministic:
+            raise SchemaError(
+                "DELTA_NON_DETERMINISTIC_EXPRESSION_IN_GENERATED_COLUMN", expr=sql.text
+            )
+        if found.nodes & _CHANGING_NODES:
+            raise _GENERATED.unsupported(sql, sql.text)
+        if found.data_type is None or bare_type(found.data_type) != bare_type(f.data_type):
+            raise SchemaError(
+                "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH",
+                columnName=f.name,
+                columnType=type_name(f.data_type),
+                expressionType=_shown(found),
+            )
+
+
 def default_values(jvm: JvmSession, columns: Sequence[TableSql]) -> list[Expression]:
     """Default values; they refer to no column."""
     return _understood(jvm, StructType(), columns, _DEFAULT)[0]
@@ -234,3 +280,7 @@ def _refusal(sql: TableSql, error: Exception, kind: _Kind) -> DeltaError:
 def _named(parameters: Mapping[str, str] | None) -> str:
     found = parameters or {}
     return found.get("objectName") or found.get("fieldName") or "a column"
+
+
+def _shown(found: Resolved) -> str:
+    return "a type that no table has" if found.data_type is None else type_name(found.data_type)

@@ -12,13 +12,16 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from pyspark_delta.errors.table import TableAlreadyExistsError, TableNotFoundError
-from pyspark_delta.spark.catalog import TableName, log_of, show_columns
+from pyspark_delta.spark.catalog import TableName, show_columns
 from pyspark_delta.spark.commands.write import run_write
 from pyspark_delta.spark.commands.write_request import SaveMode, TableWrite, WriteRequest
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.table_places import place_of, register
 
 TableVerb = Literal["create", "replace", "create or replace"]
+
+# Options with which an overwrite is of some rows, and history calls it so.
+_REPLACES_ROWS = ("replaceWhere", "replaceOn", "replaceUsing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +38,22 @@ class TableRows:
 
 
 def save_as_table(spark: SparkSession, name: TableName, rows: TableRows, mode: SaveMode) -> None:
-    """`df.write.saveAsTable`: columns by name, cast to what the table has."""
+    """`df.write.saveAsTable`: columns by name, appended ones cast to what the table has.
+
+    An overwrite replaces rows and keeps the table, its properties and its comment.
+    """
     rows = replace(rows, comment=rows.options.get("comment"), location=rows.options.get("path"))
-    if not _exists(spark, name):
+    if not _exists(spark, name, rows):
         operation: TableVerb = "create or replace" if mode == "overwrite" else "create"
         _write_table(spark, name, rows, operation, is_v1=True)
     elif mode == "error":
         raise TableAlreadyExistsError("DELTA_TABLE_ALREADY_EXISTS", tableName=name.shown)
+    elif mode == "overwrite" and any(option in rows.options for option in _REPLACES_ROWS):
+        insert_rows(spark, name, rows, overwrite=True, casts=False)
     elif mode == "overwrite":
         _write_table(spark, name, rows, "create or replace", is_v1=True)
     elif mode == "append":
-        place = place_of(spark, name, rows.location)
+        place = place_of(spark, name, rows.location, rows.options)
         request = _request(rows, "append", casts=True)
         run_write(spark, place.log, rows.data, request)
         show_columns(spark, name)
@@ -60,23 +68,25 @@ def insert_rows(
     by_position: bool = False,
     replace_where: Column | str | None = None,
     dynamic_partitions: bool = False,
+    casts: bool = True,
 ) -> None:
     """Add rows to a table that exists, or put them in the place of all or some of its rows."""
     request = replace(
-        _request(rows, "overwrite" if overwrite else "append", casts=True),
+        _request(rows, "overwrite" if overwrite else "append", casts=casts),
         by_position=by_position,
         replace_where=replace_where,
         dynamic_partitions=dynamic_partitions,
     )
-    if place_of(spark, name, None).snapshot() is None:
+    place = place_of(spark, name, None, rows.options)
+    if place.snapshot() is None:
         raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=name.shown)
-    run_write(spark, log_of(spark, name), rows.data, request)
+    run_write(spark, place.log, rows.data, request)
     show_columns(spark, name)
 
 
 def make_table(spark: SparkSession, name: TableName, rows: TableRows, verb: TableVerb) -> None:
     """`df.writeTo(t).create()` and the like, and CREATE TABLE AS SELECT."""
-    exists = _exists(spark, name)
+    exists = _exists(spark, name, rows)
     if verb == "create" and exists:
         raise TableAlreadyExistsError("DELTA_TABLE_ALREADY_EXISTS", tableName=name.shown)
     if verb == "replace" and not exists:
@@ -87,7 +97,7 @@ def make_table(spark: SparkSession, name: TableName, rows: TableRows, verb: Tabl
 def _write_table(
     spark: SparkSession, name: TableName, rows: TableRows, verb: TableVerb, *, is_v1: bool
 ) -> None:
-    place = place_of(spark, name, rows.location)
+    place = place_of(spark, name, rows.location, rows.options)
     if verb == "create":
         place.check_empty()
     operation = {
@@ -104,15 +114,15 @@ def _write_table(
         is_v1_overwrite=is_v1 and verb != "create",
     )
     mode: SaveMode = "error" if verb == "create" else "overwrite"
-    request = replace(_request(rows, mode, casts=is_v1), as_table=as_table)
+    request = replace(_request(rows, mode, casts=False), as_table=as_table)
     run_write(spark, place.log, rows.data, request)
     register(spark, place)
 
 
-def _exists(spark: SparkSession, name: TableName) -> bool:
+def _exists(spark: SparkSession, name: TableName, rows: TableRows) -> bool:
     if name.path is None:
         return name.entry is not None
-    return place_of(spark, name, None).snapshot() is not None
+    return place_of(spark, name, None, rows.options).snapshot() is not None
 
 
 def _request(rows: TableRows, mode: SaveMode, *, casts: bool) -> WriteRequest:

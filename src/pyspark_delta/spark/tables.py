@@ -9,9 +9,11 @@ import html
 import operator
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Literal, overload
 
 from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.storage import StorageError
@@ -21,14 +23,20 @@ from pyspark_delta.errors.table import (
     TableNotFoundError,
 )
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
+from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.catalog import TableName, look_up_relation
+from pyspark_delta.spark.commands.convert import ConvertToDeltaCommand
+from pyspark_delta.spark.commands.convert_report import ConvertReport
 from pyspark_delta.spark.commands.read import run_load
 from pyspark_delta.spark.detail_frame import detail_frame
-from pyspark_delta.spark.hadoop_credentials import FILE_SYSTEM_PREFIXES
 from pyspark_delta.spark.history_frame import history_frame
-from pyspark_delta.spark.options import DeltaOptions
+from pyspark_delta.spark.jvm.catalog import parse_name
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parser import parse_columns
+from pyspark_delta.spark.options import FILE_SYSTEM_PREFIXES, DeltaOptions
 from pyspark_delta.spark.table_access import ancestors, hadoop_location, open_log
+from pyspark_delta.spark.types import from_spark
 
 # What no search for a table's root goes beyond.
 _NOT_IN_A_TABLE = (LOG_DIRECTORY, "_samples")
@@ -95,6 +103,57 @@ class DeltaTable:
         if found is None or not found.is_delta or found.location is None:
             return False
         return _table_root(sparkSession, found.location, {}) is not None
+
+    @overload
+    @classmethod
+    def convertToDelta(
+        cls,
+        sparkSession: SparkSession,
+        identifier: str,
+        partitionSchema: str | SparkStructType | None = None,
+        *,
+        incremental: bool = False,
+        dry_run: Literal[False] = False,
+    ) -> DeltaTable: ...
+
+    @overload
+    @classmethod
+    def convertToDelta(
+        cls,
+        sparkSession: SparkSession,
+        identifier: str,
+        partitionSchema: str | SparkStructType | None = None,
+        *,
+        incremental: bool = False,
+        dry_run: Literal[True],
+    ) -> ConvertReport: ...
+
+    @classmethod
+    def convertToDelta(
+        cls,
+        sparkSession: SparkSession,
+        identifier: str,
+        partitionSchema: str | SparkStructType | None = None,
+        *,
+        incremental: bool = False,
+        dry_run: bool = False,
+    ) -> DeltaTable | ConvertReport:
+        """Make a Delta table of the Parquet table parquet.`path`, or of that name, in place.
+
+        `partitionSchema` has the columns that directories spell, as `"day DATE"` or a StructType.
+        With `incremental`, files that came after an earlier conversion enter the table; with
+        `dry_run` nothing is written, and what would happen is told.
+        """
+        _check_session(sparkSession)
+        _check_text(identifier, "identifier")
+        columns = _partition_columns(sparkSession, partitionSchema)
+        command = ConvertToDeltaCommand(identifier, columns, incremental=incremental)
+        if dry_run:
+            return command.dry_run(sparkSession)
+        command.run(sparkSession)
+        if command.is_catalog_table(sparkSession):
+            return cls.forName(sparkSession, identifier)
+        return cls.forPath(sparkSession, parse_name(JvmSession(sparkSession), identifier)[-1])
 
     def toDF(self) -> DataFrame:
         """The rows of the newest version."""
@@ -175,6 +234,18 @@ def _table_root(
 
 def _catalog_name(table: TableName) -> str | None:
     return None if table.entry is None else table.entry.name
+
+
+def _partition_columns(
+    spark: SparkSession, given: str | SparkStructType | None
+) -> StructType | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return parse_columns(JvmSession(spark), given)
+    if isinstance(given, SparkStructType):
+        return from_spark(given)
+    raise TypeError(f"partitionSchema is a text or a StructType, not {type(given).__name__}")
 
 
 def _check_session(spark: object) -> None:

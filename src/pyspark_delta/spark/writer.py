@@ -1,12 +1,13 @@
 """DataFrame to staged files to actions: what a commit then makes part of the table.
 
 The data must have the table's columns already, in the table's order; which rows may be written is
-decided before.  Files that no commit names stay invisible.
+decided before.  Files that no commit names stay invisible (`staged_files` takes them back).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
@@ -47,17 +48,27 @@ from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.storage.uris import encode_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.column_alignment import aligned
+from pyspark_delta.spark.file_options import (
+    OUTPUT_TIMESTAMP_TYPE,
+    FileOptions,
+    file_tags,
+    random_prefix,
+)
 from pyspark_delta.spark.file_stats import FooterStats, footer_stats
 from pyspark_delta.spark.jvm.file_writer import WrittenFile, write_files
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.projection import Projected, project
+from pyspark_delta.spark.parquet_field_ids import needs_nested_ids, with_nested_ids
+from pyspark_delta.spark.staged_files import discard
 from pyspark_delta.spark.table_access import hadoop_location
 
 CHANGE_DIRECTORY = "_change_data"
 """Where files of changed rows go, below the table's root."""
 
+T = TypeVar("T")
 _PARQUET_ID = "parquet.field.id"
 _NOTHING = StructType()
+_DEFAULTS = FileOptions()
 
 
 def stage(
@@ -68,30 +79,37 @@ def stage(
     protocol: Protocol,
     *,
     hidden: StructType = _NOTHING,
-    options: Mapping[str, str] | None = None,
+    options: FileOptions = _DEFAULTS,
+    planning: Mapping[str, str] | None = None,
     data_change: bool = True,
+    in_query: bool = False,
 ) -> list[AddFile]:
     """Write `data` into files of the table and give the actions that would add them.
 
     `data` has the columns of `metadata.schema`, by name, and those of `hidden`, which go into the
-    files as they are; `options` are Spark's Parquet options.  Files without a row are left out.
+    files as they are; `planning` are settings with which the data is planned, `in_query` says that
+    a query runs already (`write_files`).  Files without a row are left out.
     """
-    files, footers = _written(jvm, log, data, metadata, protocol, hidden, "", options)
     types = _partition_types(metadata)
     has_vectors = "deletionVectors" in supported_features(protocol)
     prefix = property_value(metadata.configuration, STRING_PREFIX_LENGTH)
-    return [
-        AddFile(
+    tags = file_tags(metadata)
+
+    def add(file: WrittenFile, footer: FooterStats) -> AddFile:
+        return AddFile(
             path=encode_path(file.path),
             partition_values=_partition_values(file, types),
             size=file.size,
             modification_time=file.modified_ms,
             data_change=data_change,
             stats=_stats(footer, has_vectors, prefix),
+            tags=tags,
         )
-        for file, footer in zip(files, footers, strict=True)
-        if footer.num_records
-    ]
+
+    place = random_prefix(metadata)
+    return _written(
+        jvm, log, data, metadata, protocol, hidden, place, options, planning, add, in_query=in_query
+    )
 
 
 def stage_changes(
@@ -102,22 +120,22 @@ def stage_changes(
     protocol: Protocol,
     change_columns: StructType,
     *,
-    options: Mapping[str, str] | None = None,
+    options: FileOptions = _DEFAULTS,
 ) -> list[AddCDCFile]:
     """Write rows that changed, whose `change_columns` say how, for the change data feed."""
-    files, footers = _written(
-        jvm, log, data, metadata, protocol, change_columns, f"{CHANGE_DIRECTORY}/", options
-    )
     types = _partition_types(metadata)
-    return [
-        AddCDCFile(
+
+    def change(file: WrittenFile, footer: FooterStats) -> AddCDCFile:
+        return AddCDCFile(
             path=encode_path(file.path),
             partition_values=_partition_values(file, types),
             size=file.size,
         )
-        for file, footer in zip(files, footers, strict=True)
-        if footer.num_records
-    ]
+
+    place = f"{CHANGE_DIRECTORY}/{random_prefix(metadata)}"
+    return _written(
+        jvm, log, data, metadata, protocol, change_columns, place, options, None, change
+    )
 
 
 def _written(
@@ -127,9 +145,14 @@ def _written(
     metadata: Metadata,
     protocol: Protocol,
     extra: StructType,
-    directory: str,
-    options: Mapping[str, str] | None,
-) -> tuple[list[WrittenFile], list[FooterStats]]:
+    place: str,
+    options: FileOptions,
+    planning: Mapping[str, str] | None,
+    make: Callable[[WrittenFile, FooterStats], T],
+    *,
+    in_query: bool = False,
+) -> list[T]:
+    """Run the job, and make something of each file that has rows; the others are deleted."""
     check_writable(metadata.schema)
     mode = mapping_mode(metadata)
     stored = without_void(metadata.schema)
@@ -147,18 +170,33 @@ def _written(
         selected += [Projected(expression=_quoted(f.name), name=f.name) for f in extra]
         selected += [_directory(f, mode) for f in metadata.partition_schema]
         data = project(jvm, data, selected)
-    root = hadoop_location(log.store.root_uri)
-    place = f"{root}/{directory.rstrip('/')}" if directory else root
-    files = write_files(jvm, data, place, partitions, options)
-    if directory:
-        files = [file.below(directory) for file in files]
-    footers = footer_stats(
-        log.store,
-        [file.path for file in files],
-        _stats_columns(metadata, mode),
-        StructType((*written, *extra)),
+    own = options.of_table(metadata)
+    files = write_files(
+        jvm,
+        data,
+        f"{hadoop_location(log.store.root_uri)}/{place}".rstrip("/"),
+        partitions,
+        {**own.parquet, **own.spark},
+        hadoop=own.hadoop,
+        settings={} if own.timestamps is None else {OUTPUT_TIMESTAMP_TYPE: own.timestamps},
+        planning=planning,
+        in_query=in_query,
     )
-    return files, footers
+    files = [file.below(place) for file in files]
+    in_files = StructType((*written, *extra))
+    try:
+        if needs_nested_ids(metadata, written):
+            files = with_nested_ids(log.store, files, metadata.schema, in_files)
+        paths = [file.path for file in files]
+        columns = _stats_columns(metadata, mode)
+        footers = footer_stats(log.store, paths, columns, in_files)
+        found = list(zip(files, footers, strict=True))
+        made = [make(file, footer) for file, footer in found if footer.num_records]
+    except BaseException:
+        discard(log.store, [file.path for file in files])
+        raise
+    discard(log.store, [file.path for file, footer in found if not footer.num_records])
+    return made
 
 
 def _stats(footer: FooterStats, has_vectors: bool, prefix: int | None) -> str:

@@ -87,16 +87,19 @@ def write(
     can_overwrite_schema: bool | None = None,
     can_merge_schema: bool | None = None,
     replace_on: str | None = None,
-    replace_using: Sequence[str] | None = None,
+    replace_using: str | None = None,
     user_metadata: str | None = None,
 ) -> Operation:
-    """A batch write; `mode` as Spark's SaveMode spells it: Append, Overwrite, ..."""
+    """A batch write; `mode` as Spark's SaveMode spells it: Append, Overwrite, ...
+
+    Columns to replace by (`replace_using`) are told as the user wrote them.
+    """
     replaces = not (predicate is None and replace_on is None and replace_using is None)
-    metrics = WRITTEN
-    if replaces:
-        metrics = (*WRITTEN, *REMOVED, *REPLACED)
-    elif mode == "Overwrite":
-        metrics = (*WRITTEN, *REMOVED)
+    is_overwrite = mode == "Overwrite"
+    metrics = (*WRITTEN, *(REMOVED if is_overwrite else ()), *(REPLACED if replaces else ()))
+    if not is_overwrite:
+        # An append that names a condition counts no rows that it might have deleted.
+        metrics = tuple(name for name in metrics if name != "numDeletedRows")
     parameters = {
         "mode": mode,
         "partitionBy": _listed(partition_by),
@@ -105,7 +108,7 @@ def write(
         "canOverwriteSchema": can_overwrite_schema,
         "canMergeSchema": can_merge_schema,
         "replaceOnCond": replace_on,
-        "replaceUsingCols": _listed(replace_using),
+        "replaceUsingCols": None if replace_using is None else f"({replace_using})",
     }
     return operation("WRITE", _present(parameters), metrics=metrics, user_metadata=user_metadata)
 

@@ -25,6 +25,7 @@ from pyspark_delta.kernel.protocol.property_kinds import (
     FLAG,
     JSON_OBJECT,
     PARQUET_VERSION,
+    SIZE,
     TEXT,
     Kind,
     choice,
@@ -245,6 +246,9 @@ WRITE_PARTITION_COLUMNS = _unset(
 )
 PARQUET_FORMAT_VERSION = _row(
     "parquet.format.version", "1.0.0", PARQUET_VERSION, "the Parquet version to write"
+)
+TARGET_FILE_SIZE = _unset(
+    "targetFileSize", SIZE, "about how large files get; not one of delta-spark's"
 )
 RANDOMIZE_FILE_PREFIXES = _row(
     "randomizeFilePrefixes", "false", FLAG, "random directories in place of partition values"

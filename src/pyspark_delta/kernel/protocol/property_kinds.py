@@ -21,6 +21,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _COLUMN = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>\w+))\s*")
+_SIZE = re.compile(r"\s*([0-9]{1,18})\s*([kmgtp]?)i?b?\s*", re.IGNORECASE)
 _VERSION = re.compile(r"[12]\.[0-9]{1,4}\.[0-9]{1,4}")
 
 
@@ -115,6 +116,14 @@ def _json_object(text: str) -> Mapping[str, Any]:
     return value
 
 
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text)
+    size = int(found[1]) << 10 * " kmgtp".index(found[2].lower() or " ") if found else 0
+    if not 0 < size < 2**63:
+        raise ValueError(text)
+    return size
+
+
 def _parquet_version(text: str) -> str:
     if not _VERSION.fullmatch(text):
         raise ValueError(text)
@@ -122,6 +131,7 @@ def _parquet_version(text: str) -> str:
 
 
 FLAG = Kind(_flag, "it needs to be true or false")
+SIZE = Kind(_size, "it needs to be a size such as 134217728 or 128mb")
 TEXT = Kind(str, "it needs to be text")
 DURATION = Kind(
     _duration,

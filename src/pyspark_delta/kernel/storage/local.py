@@ -59,6 +59,10 @@ class LocalStore(LogStore):
         """The root as the operating system spells it."""
         return self._root
 
+    def has_root(self) -> bool:
+        """Is the root there, and a directory?"""
+        return os.path.isdir(self._root)
+
     def read(self, path: str) -> bytes:
         """See LogStore."""
         with self._translated("read", path), _open_regular(self._readable(path)) as file:
@@ -232,7 +236,7 @@ class LocalStore(LogStore):
         directory = os.path.dirname(final)
         staged = f"{directory}/{STAGING_PREFIX}{os.getpid()}-{uuid4().hex}"
         with self._translated(operation, path, missing_is_error=True):
-            handle = self._open_new(staged, directory)
+            handle, is_new = self._open_new(staged, directory)
         try:
             try:
                 for chunk in chunks:  # what the iterator raises is the caller's own
@@ -248,16 +252,20 @@ class LocalStore(LogStore):
         finally:
             with suppress(OSError):  # it has its name, or is hidden
                 os.unlink(staged)
+            if is_new:
+                with suppress(OSError):  # it is empty only when the write failed
+                    os.rmdir(directory)
         with self._translated(operation, path, missing_is_error=True):
             self._sync_directory(directory)
 
-    def _open_new(self, staged: str, directory: str) -> int:
+    def _open_new(self, staged: str, directory: str) -> tuple[int, bool]:
+        """A new file, and whether its directory had to be made."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            return os.open(staged, flags, 0o666)
+            return os.open(staged, flags, 0o666), False
         except FileNotFoundError:
             self._make_directories(directory)
-            return os.open(staged, flags, 0o666)
+            return os.open(staged, flags, 0o666), True
 
     def _make_directories(self, directory: str) -> None:
         """Make `directory` and its parents; each is durable in the one above it."""

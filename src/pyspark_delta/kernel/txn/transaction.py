@@ -43,7 +43,7 @@ from pyspark_delta.kernel.txn.conflicts import DOC_LINK
 from pyspark_delta.kernel.txn.definition import Definition, defined
 from pyspark_delta.kernel.txn.hooks import CommitEvent, HookRunner
 from pyspark_delta.kernel.txn.isolation import can_skip_empty
-from pyspark_delta.kernel.txn.large_commit import large_commit_chunks
+from pyspark_delta.kernel.txn.large_commit import as_large, large_commit_chunks, written_aside
 from pyspark_delta.kernel.txn.prepare import Draft, definition_of, prepare
 from pyspark_delta.kernel.txn.prepared import PreparedCommit
 from pyspark_delta.kernel.txn.reads import READ_SCHEMA, ReadSet
@@ -268,6 +268,7 @@ class OptimisticTransaction:
         """Create a table from more actions than memory holds, as CONVERT does.
 
         Actions are checked one by one and streamed into version 0; `update_metadata` comes first.
+        The table is not touched before the last of them is made.
         There is no conflict check: a table that somebody else creates meanwhile raises
         ConcurrentWriteException.
         """
@@ -278,9 +279,10 @@ class OptimisticTransaction:
                 tableName=self.log.store.root_uri,
             )
         draft = self._draft((), operation, tags, user_metadata, metrics)
-        prepared = prepare(draft)
-        chunks = large_commit_chunks(prepared, actions)
-        match self._committer.commit(0, chunks, self.txn_id):
+        prepared = as_large(prepare(draft))
+        with written_aside(large_commit_chunks(prepared, actions)) as chunks:
+            outcome = self._committer.commit(0, chunks, self.txn_id)
+        match outcome:
             case Committed() as done:
                 return self._finish(Written(committed=done, prepared=prepared, data=None))
             case Beaten() as beaten:

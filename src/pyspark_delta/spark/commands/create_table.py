@@ -1,6 +1,7 @@
 """CREATE TABLE and REPLACE TABLE without a query: a table's definition becomes a commit.
 
-Where a log exists already, CREATE checks that it says the same and only makes the table known.
+Where a log exists already, CREATE checks that it says the same and only makes the table known: so
+it goes on where one was stopped between the commit and the catalog.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ from pyspark_delta.kernel.protocol.types import StructType, column_name
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.catalog import TableName
+from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.table_places import TablePlace, new_table_properties, place_of, register
+from pyspark_delta.spark.table_sql import check_generated_columns
 
 _MOST_CLUSTERING_COLUMNS = 4
 _CLUSTERING_FEATURE = "clustering"
@@ -70,7 +73,7 @@ def run_create_table(spark: SparkSession, definition: TableDefinition) -> None:
     name = definition.name
     if name.entry is not None and not definition.replaces:
         return _check_exists(definition)
-    _check_definition(definition)
+    _check_definition(spark, definition)
     place = place_of(spark, name, definition.location)
     snapshot = place.snapshot()
     exists = snapshot is not None if name.path is not None else name.entry is not None
@@ -78,14 +81,22 @@ def run_create_table(spark: SparkSession, definition: TableDefinition) -> None:
         return _check_exists(definition)
     if not exists and not definition.creates:
         raise TableNotFoundError("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=name.shown)
-    if exists:
+    if exists or (snapshot is not None and definition.replaces):
         _replace(spark, place, definition, snapshot)
-    elif snapshot is not None and not place.is_managed:
+    elif snapshot is not None and (not place.is_managed or _is_unfinished(snapshot)):
         _check_same(place, definition, snapshot)
     else:
         _create(spark, place, definition)
     register(spark, place)
     return None
+
+
+def _is_unfinished(snapshot: Snapshot) -> bool:
+    """Whether somebody made the table, and was stopped before the catalog knew of it.
+
+    A log that anybody wrote to since is a table of its own, and no managed one takes it over.
+    """
+    return snapshot.version == 0 and not snapshot.files.num_rows
 
 
 def check_clustering(
@@ -115,11 +126,12 @@ def _check_exists(definition: TableDefinition) -> None:
         raise TableAlreadyExistsError("DELTA_TABLE_ALREADY_EXISTS", tableName=definition.name.shown)
 
 
-def _check_definition(definition: TableDefinition) -> None:
+def _check_definition(spark: SparkSession, definition: TableDefinition) -> None:
     schema = definition.schema
     if schema.fields:
         check_partition_columns(schema, definition.partition_by)
         check_clustering(schema, definition.cluster_by, definition.partition_by)
+        check_generated_columns(JvmSession(spark), schema)
     elif definition.replaces:
         raise SchemaError("DELTA_SCHEMA_NOT_PROVIDED")
 

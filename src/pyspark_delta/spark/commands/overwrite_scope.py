@@ -96,16 +96,11 @@ def scope_of(txn: OptimisticTransaction, request: WriteRequest, asked: WriteOpti
         return "nothing"
     if is_dynamic:
         return "partitions"
-    if txn.snapshot is None or _replaces_definition(request):
+    if txn.snapshot is None or request.replaces_definition:
         return "everything"
     if replaces_where:
         return "where"
     return "everything" if asked.matches is None else "matching"
-
-
-def _replaces_definition(request: WriteRequest) -> bool:
-    """Whether the table becomes another one, which leaves nothing of the old."""
-    return request.as_table is not None and not request.as_table.is_v1_overwrite
 
 
 def _is_dynamic(
@@ -114,7 +109,7 @@ def _is_dynamic(
     is_overwrite = request.mode == "overwrite"
     if txn.snapshot is None or not txn.metadata.partition_columns or not is_overwrite:
         return False
-    if _replaces_definition(request):
+    if request.replaces_definition:
         return False
     if replaces_where:
         # Both say what to replace.  An option beats a setting, but not another option.

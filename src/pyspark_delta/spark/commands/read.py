@@ -15,7 +15,7 @@ from pyspark_delta.kernel.protocol.properties import DELETED_FILE_RETENTION, pro
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.reader import TIME_ZONE, read_snapshot
-from pyspark_delta.spark.table_access import open_log
+from pyspark_delta.spark.table_access import hadoop_location, is_same_location, open_log
 from pyspark_delta.spark.time_travel import asked_snapshot, names_version
 from pyspark_delta.spark.types import to_spark_type
 
@@ -34,7 +34,6 @@ def run_load(spark: SparkSession, path: str, options: DeltaOptions) -> DataFrame
     for option in _CHANGE_FEED:
         if options.flag(option):
             raise OperationNotAllowedError("DELTA_OPERATION_NOT_ALLOWED", operation=option)
-    is_time_travel = names_version(path, options)
     try:
         snapshot = chosen_snapshot(spark, path, options)
     except TableNotFoundError:
@@ -45,9 +44,10 @@ def run_load(spark: SparkSession, path: str, options: DeltaOptions) -> DataFrame
         known = {name.lower() for name in snapshot.metadata.partition_columns}
         if not all(name.lower() in known for name, _ in values):
             raise
-        frame = read_snapshot(spark, snapshot, is_time_travel=is_time_travel)
-        return _partition(frame, snapshot, values)
-    return read_snapshot(spark, snapshot, is_time_travel=is_time_travel)
+        is_older = is_time_travel(table, options, snapshot)
+        return _partition(read_snapshot(spark, snapshot, is_time_travel=is_older), snapshot, values)
+    is_older = is_time_travel(path, options, snapshot)
+    return read_snapshot(spark, snapshot, is_time_travel=is_older)
 
 
 def chosen_snapshot(spark: SparkSession, path: str, options: DeltaOptions) -> Snapshot:
@@ -62,6 +62,17 @@ def chosen_snapshot(spark: SparkSession, path: str, options: DeltaOptions) -> Sn
     if names_version(path, options):
         _check_retention(spark, logs[-1], snapshot)
     return snapshot
+
+
+def is_time_travel(path: str, options: DeltaOptions, snapshot: Snapshot) -> bool:
+    """Whether a read asked for this version, and not for the newest, whichever that is.
+
+    A table may be called as if its path named a version.
+    """
+    if "versionAsOf" in options or "timestampAsOf" in options:
+        return True
+    location = hadoop_location(snapshot.store.root_uri)
+    return names_version(path, options) and not is_same_location(location, path)
 
 
 def _check_retention(spark: SparkSession, log: DeltaLog, snapshot: Snapshot) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA, add_files, add_table
+from pyspark_delta.kernel.ops.bin_packing import partition_numbers
 from pyspark_delta.kernel.protocol.actions import AddFile, RemoveFile
 from pyspark_delta.kernel.protocol.column_mapping import logical_path
 from pyspark_delta.kernel.protocol.row_tracking import is_enabled as has_row_tracking
@@ -174,7 +175,7 @@ def partitions_of(
     files = snapshot.files
     there = partition_columns_table(files, txn.metadata, zone=zone)
     written = partition_columns_table(add_table(adds), txn.metadata, zone=zone)
-    numbers = _value_numbers(pa.concat_tables([there, written]))
+    numbers = partition_numbers(pa.concat_tables([there, written]))
     wanted = pc.is_in(numbers.slice(0, len(there)), value_set=numbers.slice(len(there)))
     found = files.filter(wanted)
     txn.record_read(_of_partitions(txn, written, _zone(jvm)), found)
@@ -215,7 +216,7 @@ def _rows_that(
     partial = add_table(file for file in actions if _live_rows(file) != counts[file.path])
     return Replaced(
         files=actions,
-        kept=others(_tracked(txn, _rows(jvm, txn, partial))) if partial.num_rows else None,
+        kept=others(tracked(txn, _rows(jvm, txn, partial))) if partial.num_rows else None,
         deleted=matching(_rows(jvm, txn, touched)) if tells_rows and actions else None,
         num_rows=sum(counts.values()),
     )
@@ -226,7 +227,7 @@ def _rows(jvm: JvmSession, txn: OptimisticTransaction, files: pa.Table) -> DataF
     return chosen_rows(jvm, store, files, protocol=txn.protocol, metadata=metadata)
 
 
-def _tracked(txn: OptimisticTransaction, rows: DataFrame) -> DataFrame:
+def tracked(txn: OptimisticTransaction, rows: DataFrame) -> DataFrame:
     """`rows` with the hidden columns that keep their ids."""
     hidden = hidden_columns(txn)
     if not hidden.fields:
@@ -247,19 +248,6 @@ def _live_rows(file: AddFile) -> int | None:
 def _num_rows(files: Sequence[AddFile]) -> int | None:
     counts = [_live_rows(file) for file in files]
     return None if None in counts else sum(count for count in counts if count is not None)
-
-
-def _value_numbers(rows: pa.Table) -> pa.Array:
-    """A number for each row, the same for rows with the same values; nulls are equal here."""
-    numbers = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
-    for name in rows.schema.names:
-        column = pa.concat_arrays(rows.column(name).chunks)
-        encoded = column.dictionary_encode(null_encoding="encode")
-        size = max(len(encoded.dictionary), 1)
-        numbers = pc.add(pc.multiply(numbers, size), encoded.indices.cast(pa.int64()))
-        # Numbered anew each time, so that they stay small however many columns there are.
-        numbers = numbers.dictionary_encode().indices.cast(pa.int64())
-    return numbers
 
 
 def _of_partitions(txn: OptimisticTransaction, partitions: pa.Table, zone: str) -> Predicate | None:

@@ -5,7 +5,9 @@ The job runs between the checks and the commit; when it fails, the table is as i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,11 +23,12 @@ from pyspark_delta.kernel.protocol.properties import (
     property_value,
 )
 from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
-from pyspark_delta.kernel.protocol.schema_merge import STRICT, check_no_duplicates
-from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType, map_fields
+from pyspark_delta.kernel.protocol.schema_merge import STRICT
+from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.chosen_rows import chosen_rows
+from pyspark_delta.spark.commands.auto_compact import is_auto_compacted, run_auto_compaction
 from pyspark_delta.spark.commands.matched_rows import match_condition, matched
 from pyspark_delta.spark.commands.overwrite_scope import (
     Scope,
@@ -43,13 +46,15 @@ from pyspark_delta.spark.commands.replaced_rows import (
     rows_where,
     whole_table,
 )
-from pyspark_delta.spark.commands.write_definition import define_table, merge_rules
+from pyspark_delta.spark.commands.write_definition import data_schema, define_table, merge_rules
 from pyspark_delta.spark.commands.write_history import write_metrics, write_operation
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.commands.write_request import WriteRequest
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.rebalance import rebalanced
+from pyspark_delta.spark.jvm.rebalance import rebalance_settings, rebalanced
 from pyspark_delta.spark.jvm.target_alias import without_alias
+from pyspark_delta.spark.staged_files import StagedFiles
+from pyspark_delta.spark.table_places import new_table_properties
 from pyspark_delta.spark.table_reads import TableReads
 from pyspark_delta.spark.table_rows import (
     RowCheck,
@@ -58,14 +63,8 @@ from pyspark_delta.spark.table_rows import (
     table_rows,
     typed_violations,
 )
-from pyspark_delta.spark.types import from_spark
 from pyspark_delta.spark.writer import stage, stage_changes
 
-_CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's mark of CHAR(n) and VARCHAR(n)
-# Metadata of a column that says how another table keeps it.
-_FOREIGN_METADATA = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "parquet.field.", _CHAR_KEY)
-_BIN_SIZE_CONF = "spark.databricks.delta.optimizeWrite.binSize"
-_BIN_SIZE = "512MB"
 _CHANGE_TYPE = "_change_type"
 
 
@@ -86,25 +85,33 @@ def run_write(
     source = data
     data = _assigned(jvm, txn, data, request, asked)
     definition = define_table(
-        spark,
         txn,
-        _data_schema(data),
+        data_schema(data.schema),
         request,
         asked,
         replaces_some=scope in ("partitions", "where", "matching"),
+        new_properties=partial(new_table_properties, spark),
     )
-    done = _Write(jvm, txn, request, asked).run(scope, source, data)
-    reads.record(txn)
-    actions: list[Action] = [*definition, *done.actions(txn, asked)]
-    committed = txn.commit_if_needed(
-        actions,
-        write_operation(request, asked, txn.metadata, done.predicate),
-        tags={PRESERVED_TAG: "true"} if done.copied and hidden_columns(txn).fields else None,
-        user_metadata=asked.user_metadata,
-        metrics=write_metrics(done.written, done.copied, done.changes, done.replaced),
-    )
+    compacts = is_auto_compacted(txn.metadata, asked.conf)
+    with StagedFiles(txn) as staged:
+        done = _Write(jvm, txn, request, asked, staged).run(scope, source, data)
+        reads.record(txn)
+        actions: list[Action] = [*definition, *done.actions(txn, asked)]
+        operation = write_operation(request, asked, txn.metadata, done.predicate)
+        staged.offer()
+        committed = txn.commit_if_needed(
+            actions,
+            operation,
+            tags={PRESERVED_TAG: "true"} if done.copied and hidden_columns(txn).fields else None,
+            user_metadata=asked.user_metadata,
+            metrics=write_metrics(done.written, done.copied, done.changes, done.replaced),
+        )
     forget_session_version(spark, asked)
-    return None if committed is None else committed.version
+    if committed is None:
+        return None
+    if compacts and done.written:
+        run_auto_compaction(spark, log, [*done.written, *done.copied], asked.conf)
+    return committed.version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +144,7 @@ class _Write:
     txn: OptimisticTransaction
     request: WriteRequest
     asked: WriteOptions
+    staged: StagedFiles
 
     def run(self, scope: Scope, source: DataFrame, data: DataFrame) -> _Done:
         """Find what goes, write what comes; `source` is `data` as the user named its columns."""
@@ -208,23 +216,30 @@ class _Write:
         by_property = property_value(configuration, OPTIMIZE_WRITE)
         if by_property is None:
             by_property = property_value(configuration, AUTO_OPTIMIZE)
+        planning = None
         if self.asked.optimizes_files(by_property):
-            size = self.asked.conf(_BIN_SIZE_CONF) or _BIN_SIZE
+            size = self.asked.bin_size(configuration)
             rows = rebalanced(self.jvm, rows, metadata.partition_columns, size)
+            planning = rebalance_settings(size)
         with typed_violations(lambda error: self._violation(error, predicate)):
-            return self._stage(rows, StructType())
+            return self._stage(rows, StructType(), planning)
 
-    def _stage(self, rows: DataFrame, hidden: StructType) -> list[AddFile]:
-        return stage(
+    def _stage(
+        self, rows: DataFrame, hidden: StructType, planning: Mapping[str, str] | None = None
+    ) -> list[AddFile]:
+        files = stage(
             self.jvm,
             self.txn.log,  # type: ignore[arg-type]
             rows,
             self.txn.metadata,
             self.txn.protocol,
             hidden=hidden,
-            options=self.asked.file_options,
+            options=self.asked.files,
+            planning=planning,
             data_change=self.asked.data_change,
         )
+        self.staged.add(files)
+        return files
 
     def _violation(self, error: DeltaError, predicate: str | None) -> DeltaError:
         """A row that breaks a rule, told as what it is to the user: data that does not belong."""
@@ -255,19 +270,20 @@ class _Write:
             self.jvm, log.store, add_table(written), protocol=protocol, metadata=metadata
         )
         changed = [(replaced.deleted, "delete"), *([(inserted, "insert")] if written else [])]
-        return [
-            file
-            for rows, kind in changed
-            for file in stage_changes(
+        found: list[AddCDCFile] = []
+        for rows, kind in changed:
+            files = stage_changes(
                 self.jvm,
                 log,  # type: ignore[arg-type]
                 rows.withColumn(_CHANGE_TYPE, F.lit(kind)),
                 metadata,
                 protocol,
                 StructType((StructField(_CHANGE_TYPE, STRING),)),
-                options=self.asked.file_options,
+                options=self.asked.files,
             )
-        ]
+            self.staged.add(files)
+            found += files
+        return found
 
     def _text(self, where: RowCondition) -> str:
         given = self.request.replace_where
@@ -282,24 +298,9 @@ def _assigned(
     asked: WriteOptions,
 ) -> DataFrame:
     """`data` with the table's types, where the caller's verb casts."""
-    replaces_schema = request.as_table is not None or asked.overwrites_schema
+    replaces_schema = request.replaces_definition or asked.overwrites_schema
     is_new = txn.snapshot is None or (request.mode == "overwrite" and replaces_schema)
     if is_new or not (request.casts or request.by_position):
         return data
     widens = asked.merges_schema and merge_rules(txn.metadata, asked) != STRICT
     return store_assigned(jvm, data, txn.metadata, by_position=request.by_position, widens=widens)
-
-
-def _data_schema(data: DataFrame) -> StructType:
-    """What the data brings: its columns without what ties them to the table they came from."""
-
-    def own(f: StructField) -> StructField:
-        kept = {
-            key: value for key, value in f.metadata.items() if not key.startswith(_FOREIGN_METADATA)
-        }
-        return StructField(f.name, f.data_type, f.nullable, kept)
-
-    schema = map_fields(from_spark(data.schema), own)
-    assert isinstance(schema, StructType)
-    check_no_duplicates(schema)
-    return schema

@@ -5,11 +5,11 @@ Decided on schemas, before a row is looked at.  Data that does not fit is refuse
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
-from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.actions import Action, Metadata
@@ -30,46 +30,75 @@ from pyspark_delta.kernel.protocol.schema_merge import (
     STRICT,
     MergeRules,
     as_nullable,
+    check_no_duplicates,
     check_write_compatible,
     evolve_schema,
 )
 from pyspark_delta.kernel.protocol.type_widening import record_type_changes
-from pyspark_delta.kernel.protocol.types import VOID, StructType, column_name
+from pyspark_delta.kernel.protocol.types import (
+    VOID,
+    StructField,
+    StructType,
+    column_name,
+    map_fields,
+)
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.commands.create_table import check_clustering
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.commands.write_request import WriteRequest
-from pyspark_delta.spark.table_places import new_table_properties
 from pyspark_delta.spark.table_rows import filled_columns
+from pyspark_delta.spark.types import from_spark
 
+NewProperties = Callable[[Mapping[str, str]], Mapping[str, str]]
+CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
+"""Spark's mark of CHAR(n) and VARCHAR(n) in a column's metadata."""
+
+# Metadata of a column that says how another table keeps it.
+_FOREIGN_METADATA = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "parquet.field.", CHAR_KEY)
 _CLUSTERING_FEATURE = "clustering"
 _PREVIEW = "typeWidening-preview"
 
 
+def data_schema(schema: SparkStructType) -> StructType:
+    """What data brings: its columns without what ties them to the table they came from."""
+
+    def own(f: StructField) -> StructField:
+        kept = {
+            key: value for key, value in f.metadata.items() if not key.startswith(_FOREIGN_METADATA)
+        }
+        return StructField(f.name, f.data_type, f.nullable, kept)
+
+    found = map_fields(from_spark(schema), own)
+    assert isinstance(found, StructType)
+    check_no_duplicates(found)
+    return found
+
+
 def define_table(
-    spark: SparkSession,
     txn: OptimisticTransaction,
     data: StructType,
     request: WriteRequest,
     asked: WriteOptions,
     *,
     replaces_some: bool,
+    new_properties: NewProperties,
 ) -> list[Action]:
     """Make the table fit the data as far as the user allows, or raise.
 
     The actions are those that the commit needs besides metadata and protocol.  `replaces_some`
-    says that an overwrite leaves rows as they are, so that the table has to stay one.
+    says that an overwrite leaves rows as they are, so that the table has to stay one;
+    `new_properties` gives those of a new table for those that the user named.
     """
     if not data.fields:
         raise SchemaError("DELTA_EMPTY_DATA")
     is_overwrite = request.mode == "overwrite"
     replaces_all = is_overwrite and not replaces_some
     if txn.snapshot is None:
-        return _create(spark, txn, data, request, asked)
+        return _create(txn, data, request, asked, new_properties)
     check_writable(txn.protocol, txn.log.store.root_uri)
-    if request.as_table is not None and replaces_all:
-        return _replace(spark, txn, data, request, asked)
+    if request.replaces_definition and replaces_all:
+        return _replace(txn, data, request, asked, new_properties)
     if replaces_all and asked.overwrites_schema:
         _overwrite_schema(txn, data, request, asked)
     else:
@@ -86,24 +115,24 @@ def merge_rules(metadata: Metadata, asked: WriteOptions) -> MergeRules:
 
 
 def _create(
-    spark: SparkSession,
     txn: OptimisticTransaction,
     data: StructType,
     request: WriteRequest,
     asked: WriteOptions,
+    new_properties: NewProperties,
 ) -> list[Action]:
     if not asked.data_change:
         raise OperationNotAllowedError("DELTA_DATA_CHANGE_FALSE", op="Creating a Delta table")
-    txn.update_metadata(_new_metadata(spark, txn, data, request, asked))
+    txn.update_metadata(_new_metadata(txn, data, request, asked, new_properties))
     return _clustering(txn, request, replaces_all=True)
 
 
 def _replace(
-    spark: SparkSession,
     txn: OptimisticTransaction,
     data: StructType,
     request: WriteRequest,
     asked: WriteOptions,
+    new_properties: NewProperties,
 ) -> list[Action]:
     if asked.overwrites_schema is False:
         raise OperationNotAllowedError(
@@ -111,16 +140,18 @@ def _replace(
         )
     if request.partition_by and _CLUSTERING_FEATURE in supported_features(txn.protocol):
         raise OperationNotAllowedError("DELTA_CLUSTERING_REPLACE_TABLE_WITH_PARTITIONED_TABLE")
-    txn.update_metadata(_new_metadata(spark, txn, data, request, asked), replaces_table=True)
+    txn.update_metadata(
+        _new_metadata(txn, data, request, asked, new_properties), replaces_table=True
+    )
     return _clustering(txn, request, replaces_all=True)
 
 
 def _new_metadata(
-    spark: SparkSession,
     txn: OptimisticTransaction,
     data: StructType,
     request: WriteRequest,
     asked: WriteOptions,
+    new_properties: NewProperties,
 ) -> Metadata:
     check_partition_columns(data, request.partition_by)
     check_data_columns(data, request.partition_by)
@@ -132,7 +163,7 @@ def _new_metadata(
         description=None if table is None else table.comment,
         schema_string=format_schema(as_nullable(data)),
         partition_columns=spelled(request.partition_by, data),
-        configuration=dict(new_table_properties(spark, own)),
+        configuration=dict(new_properties(own)),
         created_time=txn.log.now_ms(),
     )
 
@@ -191,7 +222,7 @@ def _clustering(
     former = None if txn.snapshot is None else txn.snapshot.domains.get(CLUSTERING)
     if not request.cluster_by:
         # Whoever replaces a table and does not cluster it has one that is not clustered.
-        replaced = replaces_all and (request.as_table is not None or txn.snapshot is None)
+        replaced = replaces_all and (request.replaces_definition or txn.snapshot is None)
         return [tombstone(former)] if former is not None and replaced else []
     paths = _paths(request.cluster_by, txn.schema)
     check_clustering(txn.schema, paths, request.partition_by)

@@ -27,7 +27,6 @@ def write_operation(
     can_merge = asked.merges_schema or None
     table = request.as_table
     if table is None:
-        using = asked.replace_using
         return write(
             _MODES[request.mode],
             partition_by=request.partition_by,
@@ -36,7 +35,7 @@ def write_operation(
             can_overwrite_schema=can_overwrite,
             can_merge_schema=can_merge,
             replace_on=asked.replace_on,
-            replace_using=None if using is None else using_columns(using),
+            replace_using=asked.replace_using,
             user_metadata=asked.user_metadata,
         )
     if table.operation == "CREATE TABLE AS SELECT":

@@ -14,7 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_delta.errors.table import OperationNotAllowedError, PropertyError
+from pyspark_delta.kernel.protocol.properties import TARGET_FILE_SIZE, property_value
+from pyspark_delta.kernel.protocol.property_kinds import SIZE
 from pyspark_delta.kernel.protocol.type_widening import TypeWideningMode
+from pyspark_delta.spark.file_options import FileOptions
 from pyspark_delta.spark.options import DeltaOptions
 
 Conf = Callable[[str], str | None]
@@ -25,8 +28,8 @@ _PARTITION_OVERWRITE_CONF = "spark.sql.sources.partitionOverwriteMode"
 TXN_APP_ID_CONF = f"{_DELTA}write.txnAppId"
 TXN_VERSION_CONF = f"{_DELTA}write.txnVersion"
 _TXN_RESET_CONF = f"{_DELTA}write.txnVersion.autoReset.enabled"
-# Spark's own writer understands these; other options are none of its business.
-_FILE_OPTIONS = ("compression", "maxRecordsPerFile", "parquet.writer.version")
+_BIN_SIZE_CONF = f"{_DELTA}optimizeWrite.binSize"
+_BIN_SIZE = 512 << 20
 _PROPERTY_PREFIX = "delta."
 _WIDENING_MODES = {
     "always": TypeWideningMode.ALWAYS,
@@ -53,7 +56,7 @@ class WriteOptions:
 
     `overwrites_schema` is None when nobody said.  `dynamic_option` is what the option
     partitionOverwriteMode says and None without it, `is_dynamic` what holds in the end.
-    `properties` are those of a new table, `file_options` go to Spark's Parquet writer.
+    `properties` are those of a new table, `files` is for the writer of files.
     """
 
     conf: Conf = field(hash=False, compare=False)
@@ -71,7 +74,7 @@ class WriteOptions:
     leaves_null_partitions: bool | None = None
     optimizes: bool | None = None
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
-    file_options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    files: FileOptions = field(default_factory=FileOptions)
 
     @classmethod
     def parse(cls, options: Mapping[str, str], conf: Conf) -> WriteOptions:
@@ -100,7 +103,7 @@ class WriteOptions:
                 for key, value in given.items()
                 if key.lower().startswith(_PROPERTY_PREFIX)
             },
-            file_options={name: given[name] for name in _FILE_OPTIONS if name in given},
+            files=FileOptions.parse(given),
         )
 
     @property
@@ -123,6 +126,17 @@ class WriteOptions:
         """How far a merge may widen the types of a table that allows it."""
         text = self.conf(f"{_DELTA}typeWidening.allowAutomaticWidening") or "same_family_type"
         return _WIDENING_MODES.get(text.lower(), TypeWideningMode.SAME_FAMILY)
+
+    def bin_size(self, configuration: Mapping[str, str | None]) -> int:
+        """How many bytes files get when rows are brought together: the session, or the table."""
+        text = self.conf(_BIN_SIZE_CONF)
+        if text is None:
+            return property_value(configuration, TARGET_FILE_SIZE) or _BIN_SIZE
+        try:
+            # delta-spark counts in MiB where no unit is given.
+            return SIZE.parse(f"{text}m" if text.isdecimal() else text)
+        except ValueError:
+            raise _illegal(_BIN_SIZE_CONF, text, SIZE.needs) from None
 
     def optimizes_files(self, by_property: bool | None) -> bool:
         """Whether rows are brought together before they are written: option, session, table."""

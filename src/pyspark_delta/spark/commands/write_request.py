@@ -49,9 +49,14 @@ class WriteRequest:
     mode: SaveMode = "error"
     partition_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    options: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     casts: bool = False
     by_position: bool = False
     replace_where: Column | str | None = None
     dynamic_partitions: bool = False
     as_table: TableWrite | None = None
+
+    @property
+    def replaces_definition(self) -> bool:
+        """Whether the table becomes another one, which leaves nothing of the old."""
+        return self.as_table is not None and not self.as_table.is_v1_overwrite

@@ -46,6 +46,11 @@ def raised_again() -> Iterator[None]:
         raise found from None
 
 
+def noted_in(text: str) -> DeltaError | None:
+    """The newest noted error whose whole message is in a text of Java's."""
+    return next((error for error in tuple(_NOTED) if str(error) in text), None)
+
+
 def _behind(error: Exception) -> DeltaError | None:
     """The newest noted error that the text of Java's exception tells of."""
     text = str(error)

@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from pyspark_delta.kernel.protocol.partition_values import (
+    HIVE_DEFAULT_PARTITION,
+    partition_directory,
+)
 from pyspark_delta.kernel.protocol.schema_json import parse_type
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -21,6 +25,9 @@ SESSION_CATALOG = "spark_catalog"
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"
 _TABLES = f"{_CATALOG}.CatalogTable$"
 _TABLE_TYPES = f"{_CATALOG}.CatalogTableType$"
+# A property of our own: the catalog is believed where a log is not.
+_OUTSIDE = "pyspark_delta.outside"
+_PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 # Which fields of a CatalogTable these are, counted from 0.
 _CREATED, _COMMENT, _TRACKS_PARTITIONS = 8, 14, 17
 
@@ -30,7 +37,8 @@ class CatalogEntry:
     """A table or view that the catalog knows.
 
     `provider` is in lower case, and None for a view; `location` is decoded, None
-    for a view; `handle` is Spark's own object.
+    for a view; `outside` are places beside it that files of a Delta table lie in; `handle` is
+    Spark's own object.
     """
 
     database: str
@@ -39,6 +47,7 @@ class CatalogEntry:
     location: str | None
     is_managed: bool
     is_view: bool = False
+    outside: tuple[str, ...] = ()
     handle: Any = field(repr=False, compare=False)
 
     @property
@@ -125,6 +134,74 @@ def entry_schema(entry: CatalogEntry) -> StructType:
     return parsed
 
 
+def entry_partition_schema(entry: CatalogEntry) -> StructType:
+    """The columns that the catalog keeps partitions by."""
+    parsed = parse_type(json.loads(entry.handle.partitionSchema().json()))
+    assert isinstance(parsed, StructType)
+    return parsed
+
+
+def entry_properties(jvm: JvmSession, entry: CatalogEntry) -> dict[str, str]:
+    """TBLPROPERTIES of a table, without the comment."""
+    found = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(
+        entry.handle.properties()
+    )
+    return {str(key): str(value) for key, value in found.items() if key != "comment"}
+
+
+def entry_comment(entry: CatalogEntry) -> str | None:
+    """What the catalog says a table is about."""
+    comment = entry.handle.comment()
+    return str(comment.get()) if comment.isDefined() else None
+
+
+def is_hive_parquet(entry: CatalogEntry) -> bool:
+    """Whether a table is of Hive's kind, with Parquet files."""
+    serde = entry.handle.storage().serde()
+    return entry.provider == "hive" and serde.isDefined() and serde.get() == _PARQUET_SERDE
+
+
+def entry_partitions(
+    jvm: JvmSession, entry: CatalogEntry
+) -> list[tuple[dict[str, str | None], str]]:
+    """Values and location of each partition that the catalog knows; null is None.
+
+    They cross as one text: a catalog may know very many.
+    """
+    known = _catalog(jvm).listPartitions(entry.handle.identifier(), jvm.none())
+    mapper = jvm.java_class("com.fasterxml.jackson.databind.ObjectMapper")()
+    mapper.registerModule(jvm.java_class("com.fasterxml.jackson.module.scala.DefaultScalaModule$"))
+    found = json.loads(mapper.writeValueAsString(known))
+    return [(_partition_values(each), _partition_location(entry, each)) for each in found]
+
+
+def make_delta(
+    jvm: JvmSession, entry: CatalogEntry, schema: StructType, outside: Sequence[str] = ()
+) -> None:
+    """Let the catalog know that a table is a Delta table now; its log has all the rest.
+
+    `outside` are places beside the table's own where its files lie.  What Spark remembers of the
+    table as it was is forgotten.
+    """
+    handle = entry.handle
+    none = jvm.none()
+    storage = _copied(handle.storage(), inputFormat=none, outputFormat=none, serde=none)
+    altered = _copied(
+        handle,
+        provider=jvm.some("delta"),
+        storage=storage,
+        schema=jvm.data_type(schema),
+        partitionColumnNames=jvm.seq(()),
+        bucketSpec=none,
+        properties=jvm.scala_map({_OUTSIDE: json.dumps(list(outside))} if outside else {}),
+        stats=none,
+        tracksPartitionsInCatalog=False,
+    )
+    catalog = _catalog(jvm)
+    catalog.alterTable(altered)
+    catalog.refreshTable(handle.identifier())
+
+
 def default_location(jvm: JvmSession, database: str | None, table: str) -> str:
     """Where a managed table of that name belongs."""
     uri = _catalog(jvm).defaultTablePath(_identifier(jvm, database, table))
@@ -145,12 +222,22 @@ def qualified_location(jvm: JvmSession, database: str | None, location: str) -> 
     return _decoded(qualified)
 
 
-def path_table(jvm: JvmSession, catalog: str, database: str, path: str, schema: StructType) -> Any:
-    """Spark's object for a table that no catalog knows: its name is its path."""
+def path_table(
+    jvm: JvmSession,
+    catalog: str,
+    database: str,
+    table: str,
+    schema: StructType,
+    *,
+    location: str | None = None,
+) -> Any:
+    """Spark's object for a table that no catalog knows by that name: its path, if not `location`
+    is where it is.
+    """
     identifier = jvm.java_class("org.apache.spark.sql.catalyst.TableIdentifier")(
-        path, jvm.some(database), jvm.some(catalog)
+        table, jvm.some(database), jvm.some(catalog)
     )
-    return _catalog_table(jvm, identifier, path, False, schema, None)
+    return _catalog_table(jvm, identifier, location or table, False, schema, None)
 
 
 def _catalog(jvm: JvmSession) -> Any:
@@ -163,6 +250,36 @@ def _identifier(jvm: JvmSession, database: str | None, table: str) -> Any:
     )
 
 
+def _copied(product: Any, **changes: Any) -> Any:
+    """A case class with other values for some of its fields."""
+    names = [product.productElementName(i) for i in range(product.productArity())]
+    missing = changes.keys() - set(names)
+    assert not missing, missing
+    return product.copy(
+        *(
+            changes[name] if name in changes else product.productElement(i)
+            for i, name in enumerate(names)
+        )
+    )
+
+
+def _partition_values(partition: dict[str, Any]) -> dict[str, str | None]:
+    return {
+        name: None if value == HIVE_DEFAULT_PARTITION else value
+        for name, value in partition["spec"].items()
+    }
+
+
+def _partition_location(entry: CatalogEntry, partition: dict[str, Any]) -> str:
+    uri = partition["storage"]["locationUri"]
+    if uri is not None:
+        return unquote(uri)
+    directory = partition_directory(
+        entry_partition_schema(entry).names, _partition_values(partition)
+    )
+    return f"{(entry.location or '').rstrip('/')}/{directory}"
+
+
 def _decoded(uri: Any) -> str:
     """A location out of the URI that the catalog keeps."""
     return unquote(uri.toASCIIString())
@@ -173,15 +290,22 @@ def _entry(table: Any) -> CatalogEntry:
     kind = table.tableType().name()
     provider = table.provider()
     located = table.storage().locationUri()
+    name = provider.get().lower() if provider.isDefined() else None
     return CatalogEntry(
         database=identifier.database().get(),
         table=identifier.table(),
-        provider=provider.get().lower() if provider.isDefined() else None,
+        provider=name,
         location=_decoded(located.get()) if located.isDefined() else None,
         is_managed=kind == "MANAGED",
         is_view=kind not in ("MANAGED", "EXTERNAL"),
+        outside=_outside(table) if name == "delta" else (),
         handle=table,
     )
+
+
+def _outside(table: Any) -> tuple[str, ...]:
+    found = table.properties().get(_OUTSIDE)
+    return tuple(json.loads(found.get())) if found.isDefined() else ()
 
 
 def _catalog_table(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -53,6 +53,11 @@ class ScanSource(ABC):
     @abstractmethod
     def size_in_bytes(self) -> int:
         """How much there is to read, before any filter."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What the scan's Hadoop configuration has on top of the session's; may hold secrets."""
+        return {}
 
     @property
     @abstractmethod
@@ -146,22 +151,26 @@ def _proxy_of(location: Any) -> FileIndexProxy | None:
     return _STAND_INS.behind(location)
 
 
-def scan_plan(jvm: JvmSession, source: ScanSource, schema: StructType) -> Any:
+def scan_plan(
+    jvm: JvmSession, source: ScanSource, schema: StructType, *, is_stream: bool = False
+) -> Any:
     """A logical plan that reads the source: the columns of `schema`, where partition columns may
     be among them, and then the partition columns that are not.
+
+    `is_stream` says that it is a batch of a stream.
     """
     jvm.accept_callbacks()
     partition_schema = jvm.data_type(source.partition_schema)
+    no_options = jvm.remembered("no options", lambda: jvm.scala_map({}))
     relation = jvm.java_class(f"{_SOURCES}.HadoopFsRelation")(
         FileIndexProxy(jvm, source, partition_schema),
         partition_schema,
         jvm.data_type(schema),
         jvm.none(),  # no buckets
         jvm.remembered("Parquet", jvm.java_class(f"{_SOURCES}.parquet.ParquetFileFormat")),
-        jvm.remembered("no options", lambda: jvm.scala_map({})),
+        jvm.scala_map(source.options) if source.options else no_options,
         jvm.session,
     )
-    is_stream = False
     return jvm.java_class(f"{_SOURCES}.LogicalRelation$").apply(relation, is_stream)
 
 

@@ -30,13 +30,14 @@ from pyspark_delta.spark.jvm.versions import default_arguments, moved_class
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _WRITER = f"{_DATASOURCES}.FileFormatWriter"
 _BATCH = 0
-# What files must be like whatever the user's session says.  INT96 timestamps have no statistics;
-# lists have three levels; ids of mapped columns are part of the file.
+# What files must be like whatever the user's session says: lists have three levels, and ids of
+# mapped columns are part of the file.
 _SESSION_CONF = {
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.fieldId.write.enabled": "true",
 }
+# Unless somebody said otherwise: timestamps of Spark's own default, INT96, have no statistics.
+_TIMESTAMPS = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 # Directories spell timestamps in this zone, so that they can be told from local ones.
 _WRITER_OPTIONS = {"timeZone": "UTC"}
 _IDLE_SESSIONS: WeakKeyDictionary[SparkSession, list[Any]] = WeakKeyDictionary()
@@ -65,16 +66,34 @@ def write_files(
     root: str,
     partition_columns: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
+    *,
+    hadoop: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    planning: Mapping[str, str] | None = None,
+    in_query: bool = False,
 ) -> list[WrittenFile]:
     """Run one job that writes `data` below `root`, a decoded location, and say what it wrote.
 
     Partition columns are named as in `data`; of columns with the same name the last one makes
-    the directories, and the others go into the files.  `options` are Spark's Parquet options.
+    the directories, and the others go into the files.  `options` are those of Spark's writer,
+    `hadoop` entries of the job's configuration, `settings` of the session that writes; `planning`
+    are settings that already count when the data is planned, unless somebody observes it.
+    `in_query` says that a query runs on this thread already, as for the batch of a stream: the job
+    is part of it, and `data`, which is written once, keeps the plan that it has.
     """
-    query = new_query(jvm, data)
-    output = query.analyzed().output()
-    by_name = {each.name(): each for each in items(output)} if partition_columns else {}
-    with _writer_session(jvm) as session, _sink_log(jvm, session) as (sink_log, directory):
+    # Who observes a query waits for one of the user's own session.
+    plans = bool(planning) and not _is_observed(data)
+    written_with = {**(settings or {}), **((planning or {}) if plans else {})}
+    with (
+        _writer_session(jvm, written_with, is_new=plans) as session,
+        _sink_log(jvm, session) as (sink_log, directory),
+    ):
+        if in_query and not plans:
+            query = data._jdf.queryExecution()
+        else:
+            query = new_query(jvm, data, session if plans else None)
+        output = query.analyzed().output()
+        by_name = {each.name(): each for each in items(output)} if partition_columns else {}
         protocol = moved_class(jvm, "ManifestFileCommitProtocol")(str(uuid4()), root)
         protocol.setupManifestOptions(sink_log, _BATCH)
         arguments: tuple[Any, ...] = (
@@ -83,7 +102,7 @@ def write_files(
             jvm.java_class(f"{_DATASOURCES}.parquet.ParquetFileFormat")(),
             protocol,
             jvm.static(_WRITER, "OutputSpec")(root, jvm.scala_map({}), output),
-            session.sessionState().newHadoopConf(),
+            session.sessionState().newHadoopConfWithOptions(jvm.scala_map(hadoop or {})),
             jvm.seq([by_name[name] for name in partition_columns]),
             jvm.none(),  # no buckets
             jvm.seq([]),  # no trackers of statistics
@@ -92,16 +111,32 @@ def write_files(
         )
         arguments += default_arguments(jvm, f"{_WRITER}$", "write", len(arguments))
         write = jvm.java_class(f"{_WRITER}$").write
-        run_as_query(jvm, query, "Delta write", lambda: write(*arguments))
+        if in_query:
+            write(*arguments)
+        else:
+            run_as_query(jvm, query, "Delta write", lambda: write(*arguments))
         return _logged_files(directory / str(_BATCH), _root_path(jvm, root))
 
 
-@contextmanager
-def _writer_session(jvm: JvmSession) -> Iterator[Any]:
-    """A session with the user's settings but for `_SESSION_CONF`, for one write at a time.
+def _is_observed(data: DataFrame) -> bool:
+    """Whether `observe` is a part of the data, or a text in it looks so."""
+    return "CollectMetrics" in str(data._jdf.queryExecution().analyzed().toString())
 
-    Sessions are used again: Spark keeps a listener for each until it is collected.
+
+@contextmanager
+def _writer_session(
+    jvm: JvmSession, settings: Mapping[str, str], *, is_new: bool = False
+) -> Iterator[Any]:
+    """A session with the user's settings but for those of a write, for one write at a time.
+
+    Sessions are used again: Spark keeps a listener for each until it is collected.  A new one has
+    every listener that the user's session has now.
     """
+    if is_new:
+        session = jvm.session.cloneSession()
+        _configure(session.sessionState().conf().settings(), settings)
+        yield session
+        return
     idle = _IDLE_SESSIONS.setdefault(jvm.spark, [])
     own = jvm.session.sessionState().conf().settings()
     try:
@@ -112,9 +147,14 @@ def _writer_session(jvm: JvmSession) -> Iterator[Any]:
     except (IndexError, Py4JJavaError):  # none is idle; or a thread changes settings just now
         session = jvm.session.cloneSession()
         conf = session.sessionState().conf()
-    conf.settings().putAll(_SESSION_CONF)
+    _configure(conf.settings(), settings)
     yield session
     idle.append(session)
+
+
+def _configure(found: Any, settings: Mapping[str, str]) -> None:
+    found.putIfAbsent(*_TIMESTAMPS)
+    found.putAll({**_SESSION_CONF, **settings})
 
 
 @contextmanager

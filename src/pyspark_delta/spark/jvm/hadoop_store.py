@@ -154,6 +154,16 @@ class HadoopStore(LogStore):
         infos.sort(key=lambda info: info.path)
         return infos
 
+    def list_directory(self, path: str) -> tuple[list[FileInfo], list[str]]:
+        """Files and directories of one directory ("" is the root), as paths below the root."""
+        directory = check_directory(path, self._root_uri)
+        prefix = f"{directory}/" if directory else ""
+        entries = self._listed(directory)
+        return (
+            [FileInfo(prefix + e.name, e.size, e.modified_ms) for e in entries if e.is_file],
+            [prefix + e.name for e in entries if e.is_directory],
+        )
+
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
         """See LogStore."""
         pending = [check_directory(prefix, self._root_uri)]
@@ -256,14 +266,18 @@ class HadoopStore(LogStore):
         """Write a hidden file, then give it its name; the hidden one is gone afterwards."""
         directory, slash, _ = path.rpartition("/")
         staged = f"{directory}{slash}{STAGING_PREFIX}{os.getpid()}-{uuid4().hex}"
+        is_done = False
         try:
             self._write(operation, path, staged, chunks)
             with self._translated(operation, path, missing_is_error=True):
                 self._rename(staged, path, overwrites=overwrites)
+            is_done = True
         finally:
             # It may have its name, or be hidden; and it is no failure of the write if it stays.
-            with suppress(Py4JError, PySparkException):
-                self._file_system.delete(self._path(staged), False)
+            # A directory that was made for a file which did not come to be goes if it is empty.
+            for left in (staged,) if is_done or not directory else (staged, directory):
+                with suppress(Py4JError, PySparkException):
+                    self._file_system.delete(self._path(left), False)
 
     def _write(self, operation: str, path: str, staged: str, chunks: Iterable[bytes]) -> None:
         with self._translated(operation, path, missing_is_error=True):

@@ -6,16 +6,20 @@ Only what is needed to run them: what Spark does with a statement itself is left
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark.errors import ParseException
+from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import Column, DataFrame
 
 from pyspark_delta.kernel.protocol.schema_json import parse_type
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
 from pyspark_delta.spark.jvm.plans import plan_frame
+from pyspark_delta.spark.jvm.versions import default_arguments
 
 _CREATES = ("CreateTable", "CreateTableAsSelect")
 _REPLACES = ("ReplaceTable", "ReplaceTableAsSelect")
@@ -118,6 +122,40 @@ def parse_insert(jvm: JvmSession, sql: str) -> InsertStatement | None:
         has_criteria=_has_criteria(plan),
         query=_query(plan.query(), sql),
     )
+
+
+def parse_columns(
+    jvm: JvmSession, text: str, *, statement: str | None = None, start: int = 0
+) -> StructType:
+    """Columns and their types, as in `a INT, b STRING`; Spark's own error when they are none.
+
+    `text` may stand at `start` in a statement: then that is what the error shows and counts in.
+    """
+    blank = "" if statement is None else re.sub(r"[^\n]", " ", statement[:start])
+    try:
+        schema = jvm.session.sessionState().sqlParser().parseTableSchema(blank + text)
+    except ParseException as error:
+        if statement is None:
+            raise
+        origin: Any = error._origin  # type: ignore[attr-defined]
+        raise convert_exception(origin.withCommand(statement)) from None
+    return _schema(jvm, schema)
+
+
+def syntax_error(jvm: JvmSession, sql: str, start: int, found: str | None) -> Exception:
+    """Spark's error for a word, or the end, that a statement must not have at `start`."""
+    before = sql[:start]
+    line, position = before.count("\n") + 1, start - (before.rfind("\n") + 1)
+    origins = "org.apache.spark.sql.catalyst.trees.Origin"
+    rest = default_arguments(jvm, f"{origins}$", "apply", 2)
+    error = jvm.java_class("org.apache.spark.sql.catalyst.parser.ParseException")(
+        jvm.some(sql),
+        jvm.java_class(origins)(jvm.some(line), jvm.some(position), *rest),
+        "PARSE_SYNTAX_ERROR",
+        jvm.scala_map({"error": "end of input" if found is None else f"'{found}'", "hint": ""}),
+    )
+    made: Exception = convert_exception(error)
+    return made
 
 
 def column_path(column: Column) -> tuple[str, ...] | None:

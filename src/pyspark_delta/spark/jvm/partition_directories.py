@@ -7,14 +7,15 @@ machinery for objects, which makes a user's classes out of rows, makes `FileStat
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from tempfile import NamedTemporaryFile
 from threading import Lock
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_delta.kernel.protocol.types import (
     LONG,
@@ -24,13 +25,18 @@ from pyspark_delta.kernel.protocol.types import (
     StructType,
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.unsafe_rows import array_bytes, long_array, row_bytes, values_row
+from pyspark_delta.spark.jvm.unsafe_rows import TextRows, array_bytes, row_bytes, values_row
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 _SOURCES = "org.apache.spark.sql.execution.datasources"
 _FILE_STATUS = "org.apache.hadoop.fs.FileStatus"
-# No file has it in its name: POSIX and Hadoop both end names there.
-_BETWEEN_NAMES = "\0"
+_FILE = StructType(
+    (StructField("name", STRING), StructField("size", LONG), StructField("time", LONG))
+)
+# From so many bytes on a file is the faster way to Java.
+_LARGE = 1024 * 1024
+# The head of Java's serialization, and the mark of a long block of bytes.
+_JAVA_BLOCK = b"\xac\xed\x00\x05\x7a"
 # Where the bytes of a Java array begin, which Spark's unsafe classes count in.
 _ARRAY_START = 16
 _LOCK = Lock()
@@ -73,23 +79,12 @@ def partition_directories(jvm: JvmSession, schema: StructType, groups: FileGroup
     """A Scala sequence of `PartitionDirectory`, whose rows have the types of `schema`."""
     if not groups.counts:
         return jvm.java_class("scala.collection.immutable.Nil$")
-    offsets = [0, *accumulate(groups.counts)]
-    listed = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), groups.names)
-    joined = pc.binary_join(listed, _BETWEEN_NAMES)
+    files = TextRows(groups.names, groups.sizes, groups.modified_ms)
     prefix = groups.prefix.encode()
+    spans = pairwise([0, *accumulate(groups.counts)])
     rows = [
-        row_bytes(
-            (
-                values_row(values, schema),
-                prefix,
-                names.as_buffer().to_pybytes(),
-                long_array(groups.sizes.slice(start, end - start)),
-                long_array(groups.modified_ms.slice(start, end - start)),
-            )
-        )
-        for values, names, (start, end) in zip(
-            groups.values, joined, pairwise(offsets), strict=True
-        )
+        row_bytes((values_row(values, schema), prefix, files.array(start, end)))
+        for values, (start, end) in zip(groups.values, spans, strict=True)
     ]
     width = len(schema)
     maker = jvm.remembered(f"{__name__} {width}", lambda: _maker(jvm, width))
@@ -139,10 +134,31 @@ def _rows(jvm: JvmSession, rows: Sequence[bytes], schema: StructType) -> Any:
     """A Scala sequence of Catalyst's rows over one shared buffer."""
     data = array_bytes(rows)
     array = jvm.java_class(f"{_EXPRESSIONS}.UnsafeArrayData")()
-    array.pointTo(data, _ARRAY_START, len(data))
+    if len(data) < _LARGE:
+        array.pointTo(data, _ARRAY_START, len(data))
+    else:
+        _fill(jvm, array, data, len(rows))
     key = f"{__name__} row {len(schema)}"
     # Only how many fields there are counts here, which is no secret of their types.
     return array.toSeq(jvm.remembered(key, lambda: jvm.data_type(_as_wide(len(schema)))))
+
+
+def _fill(jvm: JvmSession, array: Any, data: bytes, count: int) -> None:
+    """Let an array of so many elements have the bytes, by way of a local file.
+
+    Py4J would take them as text, and several copies of it.  Java reads the array as it would
+    one that it wrote itself: sizes and bytes in one block of its serialization.
+    """
+    with NamedTemporaryFile(prefix="pyspark-delta-") as file:
+        sizes = struct.pack(">ii", len(data), count)
+        file.write(_JAVA_BLOCK + struct.pack(">i", len(sizes) + len(data)) + sizes)
+        file.write(data)
+        file.flush()
+        source = jvm.java_class("java.io.FileInputStream")(file.name)
+        try:
+            array.readExternal(jvm.java_class("java.io.ObjectInputStream")(source))
+        finally:
+            source.close()
 
 
 def _as_wide(width: int) -> StructType:
@@ -150,14 +166,12 @@ def _as_wide(width: int) -> StructType:
 
 
 def _group_type(width: int) -> StructType:
-    """A row of a group: partition values, what is before all names, names, sizes, times."""
+    """A row of a group: partition values, what is before all names, and the files."""
     return StructType(
         (
             StructField("values", _as_wide(width)),
             StructField("prefix", STRING),
-            StructField("names", STRING),
-            StructField("sizes", ArrayType(LONG, contains_null=False)),
-            StructField("times", ArrayType(LONG, contains_null=False)),
+            StructField("files", ArrayType(_FILE, contains_null=False)),
         )
     )
 
@@ -165,17 +179,11 @@ def _group_type(width: int) -> StructType:
 def _maker(jvm: JvmSession, width: int) -> Any:
     """A Scala function from a group's row to its `PartitionDirectory`."""
     make = _Expressions(jvm)
-    values, prefix, names, sizes, times = (
+    values, prefix, listed = (
         make.field(place, f.data_type) for place, f in enumerate(_group_type(width))
     )
-    split = jvm.java_class(f"{_EXPRESSIONS}.StringSplit")(
-        names, make.text(_BETWEEN_NAMES), make.parsed("-1")
-    )
-    zipped = jvm.java_class(f"{_EXPRESSIONS}.ArraysZip")(
-        jvm.seq([split, sizes, times]), jvm.seq([make.text(t) for t in ("name", "size", "time")])
-    )
     file = jvm.java_class(f"{_EXPRESSIONS}.objects.LambdaVariable")(
-        "file", zipped.dataType().elementType(), True, 0
+        "file", jvm.data_type(_FILE), False, 0
     )
     name, size, time = (
         jvm.java_class(f"{_EXPRESSIONS}.GetStructField")(file, place, jvm.none())
@@ -190,9 +198,11 @@ def _maker(jvm: JvmSession, width: int) -> Any:
     nothing = make.object(jvm.scala_map({}), "scala.collection.immutable.Map")
     described = make.new(f"{_SOURCES}.FileStatusWithMetadata", status, nothing)
     files = jvm.java_class(f"{_EXPRESSIONS}.objects.MapObjects")(
-        file, described, zipped, jvm.some(make.class_named("scala.collection.immutable.Seq"))
+        file, described, listed, jvm.some(make.class_named("scala.collection.immutable.Seq"))
     )
-    directory = make.new(f"{_SOURCES}.PartitionDirectory", values, files)
+    # A copy, for it lives as long as the plan, and would keep the whole buffer.
+    own = make.called(values, "copy", "org.apache.spark.sql.catalyst.InternalRow")
+    directory = make.new(f"{_SOURCES}.PartitionDirectory", own, files)
     return jvm.java_class(f"{_ENCODERS}.ExpressionEncoder$Deserializer")(jvm.seq([directory]))
 
 

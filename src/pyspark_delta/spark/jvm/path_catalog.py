@@ -1,17 +1,16 @@
-"""A catalog of paths: `pyspark_delta.`/path/to/table`` is the table there.
+"""A catalog of paths and of versions: `pyspark_delta.`/path/to/table`` is the table there.
 
-Spark gives SQL no other way to a table without a catalog entry.  Only reads come here, and time
-travel becomes a part of the path (`/path@v3`), which every read understands.
+Spark gives SQL no other way to a table without a catalog entry, nor to an older version of one
+that has an entry: `pyspark_delta.db.t VERSION AS OF 3` is that of `db.t`.  Only reads come here.
+A version becomes a part of a path (`/path@v3`), which every read understands, and of the catalog
+of a name (`pyspark_delta@v3.db.t`), so that columns are still found as `db.t.id`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any, NoReturn
-from zoneinfo import ZoneInfo
+from typing import Any, NoReturn, Protocol
 
-from pyspark_delta.errors.table import OperationNotAllowedError
+from pyspark_delta.errors.table import OperationNotAllowedError, PropertyError
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.jvm.callback_errors import noted, noted_errors
 from pyspark_delta.spark.jvm.catalog import path_table
@@ -22,18 +21,40 @@ PATH_CATALOG = "pyspark_delta"
 PATH_DATABASE = "delta"
 
 _FIELD = "catalogs"
+_VERSION_MARK = f"{PATH_CATALOG}@v"
 
 
-def install_path_catalog(
-    jvm: JvmSession, is_table: Callable[[str], bool], columns_of: Callable[[str], StructType]
-) -> None:
-    """Make paths names of the session.
+class PathTables(Protocol):
+    """What is known of tables by their paths; a path may end in a version."""
 
-    `is_table` says whether there is a table at one, `columns_of` which columns it has.
+    def is_table(self, path: str) -> bool:
+        """Whether there is a table, at the version that the path may name."""
+
+    def columns_of(self, path: str) -> StructType:
+        """The columns of that version."""
+
+    def version_at(self, path: str, time_ms: int | None) -> int:
+        """The version that was the newest at a time; the newest of all for None."""
+
+    def path_of(self, database: str, table: str) -> str:
+        """Where the Delta table of that name is."""
+
+
+def version_in(catalog: str) -> int | None:
+    """The version that a catalog's name tells; None when it is none of ours.
+
+    >>> version_in("pyspark_delta@v3"), version_in("pyspark_delta")
+    (3, None)
     """
+    version = catalog.removeprefix(_VERSION_MARK)
+    return int(version) if version != catalog and version.isdigit() else None
+
+
+def install_path_catalog(jvm: JvmSession, tables: PathTables) -> None:
+    """Make paths, and older versions of tables, names of the session."""
     jvm.accept_callbacks()
     manager = jvm.session.sessionState().catalogManager()
-    private_value(manager, _FIELD).put(PATH_CATALOG, PathCatalogProxy(jvm, is_table, columns_of))
+    private_value(manager, _FIELD).put(PATH_CATALOG, PathCatalogProxy(jvm, tables))
 
 
 def remove_path_catalog(jvm: JvmSession) -> None:
@@ -50,15 +71,9 @@ class PathCatalogProxy:
 
         implements = ("org.apache.spark.sql.connector.catalog.TableCatalog",)
 
-    def __init__(
-        self,
-        jvm: JvmSession,
-        is_table: Callable[[str], bool],
-        columns_of: Callable[[str], StructType],
-    ) -> None:
+    def __init__(self, jvm: JvmSession, tables: PathTables) -> None:
         self._jvm = jvm
-        self._is_table = is_table
-        self._columns_of = columns_of
+        self._tables = tables
 
     def name(self) -> str:
         return PATH_CATALOG
@@ -85,14 +100,19 @@ class PathCatalogProxy:
         of them and the reader's options.
         """
         with noted_errors():
-            path = identifier.name() + self._time_travel(asked[0] if asked else None)
-            columns = self._columns_of(path)
-            table = path_table(self._jvm, PATH_CATALOG, PATH_DATABASE, path, columns)
+            point = asked[0] if asked else None
+            name, namespace = identifier.name(), tuple(identifier.namespace())
+            if namespace:
+                table = self._version_of(namespace, name, point)
+            else:
+                path = name + self._at(name, point)
+                columns = self._tables.columns_of(path)
+                table = path_table(self._jvm, PATH_CATALOG, PATH_DATABASE, path, columns)
             return self._jvm.java_class("org.apache.spark.sql.connector.catalog.V1Table")(table)
 
     def tableExists(self, identifier: Any) -> bool:
         with noted_errors():
-            return self._is_table(identifier.name())
+            return not tuple(identifier.namespace()) and self._tables.is_table(identifier.name())
 
     def invalidateTable(self, identifier: Any) -> None:
         """Nothing to do: every lookup is fresh."""
@@ -125,13 +145,22 @@ class PathCatalogProxy:
     def toString(self) -> str:
         return "Delta[paths]"
 
-    def _time_travel(self, asked: Any) -> str:
+    def _version_of(self, namespace: tuple[str, ...], name: str, asked: Any) -> Any:
+        if len(namespace) != 1:
+            self._refuse(f"The name {'.'.join((PATH_CATALOG, *namespace, name))}")
+        path = self._tables.path_of(namespace[0], name)
+        at = self._at(path, asked) or f"@v{self._tables.version_at(path, None)}"
+        columns = self._tables.columns_of(path + at)
+        return path_table(self._jvm, PATH_CATALOG + at, namespace[0], name, columns, location=path)
+
+    def _at(self, path: str, asked: Any) -> str:
+        """The version that Spark asks for, as it stands behind a path; empty for the newest."""
         if asked is None:
             return ""
         if isinstance(asked, str):
             return self._at_version(asked)
         if isinstance(asked, int):
-            return self._at_time(asked)
+            return self._at_time(path, asked)
         if asked.getClass().getSimpleName() != "TableContext":
             return ""
         travel = asked.timeTravel()
@@ -140,17 +169,16 @@ class PathCatalogProxy:
         point = travel.get()
         if point.getClass().getSimpleName() == "AsOfVersion":
             return self._at_version(str(point.version()))
-        return self._at_time(int(point.micros()))
+        return self._at_time(path, int(point.micros()))
 
     def _at_version(self, version: str) -> str:
         if not (version.isascii() and version.isdigit()):
-            return self._refuse(f"The version {version!r}")
+            key = "versionAsOf"
+            raise PropertyError("DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE", timeTravelKey=key)
         return f"@v{version}"
 
-    def _at_time(self, microseconds: int) -> str:
-        zone = self._jvm.spark.conf.get("spark.sql.session.timeZone") or "UTC"
-        local = datetime.fromtimestamp(microseconds // 1_000_000, UTC).astimezone(ZoneInfo(zone))
-        return f"@{local:%Y%m%d%H%M%S}{microseconds // 1000 % 1000:03d}"
+    def _at_time(self, path: str, microseconds: int) -> str:
+        return f"@v{self._tables.version_at(path, microseconds // 1000)}"
 
     def _refuse(self, operation: str) -> NoReturn:
         raise noted(OperationNotAllowedError("DELTA_OPERATION_NOT_ALLOWED", operation=operation))

@@ -9,17 +9,19 @@ from pyspark.sql import DataFrame
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
 
 _PLAN = "org.apache.spark.sql.catalyst.plans.logical.RebalancePartitions"
-_SIZES = "org.apache.spark.network.util.JavaUtils"
+_ADAPTIVE = "spark.sql.adaptive."
+_LEAST_SIZE = 1 << 20
 
 
-def rebalanced(jvm: JvmSession, data: DataFrame, columns: Sequence[str], size: str) -> DataFrame:
-    """`data` with rows that are equal in `columns` next to each other, in parts of about `size`.
+def rebalanced(
+    jvm: JvmSession, data: DataFrame, columns: Sequence[str], num_bytes: int
+) -> DataFrame:
+    """`data` with rows that are equal in `columns` next to each other, in parts of about a size.
 
-    The size is text as Spark's settings have it, `512MB` say; it counts shuffled bytes.
+    The size counts shuffled bytes.
     """
     plan = data._jdf.queryExecution().analyzed()
     by_name = {each.name(): each for each in items(plan.output())} if columns else {}
-    num_bytes = jvm.static(_SIZES, "byteStringAsBytes")(size)
     # Py4J makes an Integer of a small int, and Spark wants a long.
     text = jvm.java_class("scala.collection.StringOps$")
     some_long = getattr(text, "toLongOption$extension")(str(num_bytes))
@@ -31,3 +33,14 @@ def rebalanced(jvm: JvmSession, data: DataFrame, columns: Sequence[str], size: s
     )
     dataset = jvm.java_class("org.apache.spark.sql.classic.Dataset$")
     return jvm.data_frame(dataset.ofRows(jvm.session, moved))
+
+
+def rebalance_settings(num_bytes: int) -> dict[str, str]:
+    """What a session must say so that the asked size decides, and not the number of cores."""
+    return {
+        f"{_ADAPTIVE}enabled": "true",
+        f"{_ADAPTIVE}optimizeSkewsInRebalancePartitions.enabled": "true",
+        f"{_ADAPTIVE}coalescePartitions.enabled": "true",
+        f"{_ADAPTIVE}coalescePartitions.parallelismFirst": "false",
+        f"{_ADAPTIVE}coalescePartitions.minPartitionSize": str(min(num_bytes, _LEAST_SIZE)),
+    }

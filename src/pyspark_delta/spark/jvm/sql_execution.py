@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark_delta.spark.jvm.gateway import JvmSession
 
 
-def new_query(jvm: JvmSession, data: DataFrame) -> Any:
-    """A `QueryExecution` of the data, planned anew.
+def new_query(jvm: JvmSession, data: DataFrame, session: Any = None) -> Any:
+    """A `QueryExecution` of the data, planned anew, with the settings of a session if one is given.
 
     The one that a DataFrame holds is planned once for all: it would write the time of its first
     run again, and the files that a table had then.
@@ -25,7 +25,7 @@ def new_query(jvm: JvmSession, data: DataFrame) -> Any:
     analyzed = data._jdf.queryExecution().analyzed()
     return (
         jvm.java_class("org.apache.spark.sql.classic.Dataset$")
-        .ofRows(jvm.session, analyzed)
+        .ofRows(jvm.session if session is None else session, analyzed)
         .queryExecution()
     )
 

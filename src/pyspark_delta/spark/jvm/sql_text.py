@@ -53,6 +53,7 @@ class Resolved:
 
     data_type: DataType | None  # None: a type that no table has
     nodes: frozenset[str]
+    is_deterministic: bool = True
 
 
 def parse_expression(jvm: JvmSession, text: str) -> Expression | None:
@@ -104,7 +105,12 @@ def resolve(
     operators = frozenset(_operators(plan))
     resolved = items(plan.expressions())[-len(expressions) :]
     return [
-        Resolved(data_type=_type(e), nodes=_nodes(_below_alias(e)) | operators) for e in resolved
+        Resolved(
+            data_type=_type(e),
+            nodes=_nodes(_below_alias(e)) | operators,
+            is_deterministic=bool(e.deterministic()),
+        )
+        for e in resolved
     ]
 
 

@@ -15,9 +15,11 @@ import struct
 import sys
 from collections.abc import Sequence
 from decimal import Context, Decimal
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_delta.kernel.protocol.types import (
     BOOLEAN,
@@ -42,6 +44,8 @@ _LONG_DIGITS = 18
 _LARGE_DECIMAL_BYTES = 16
 _EXACT = Context(prec=80)
 _MASK = 2**64 - 1
+# What is behind a text whose size is so much less than whole words.
+_PADDING = pa.array([bytes(missing) for missing in range(_WORD)], pa.binary())
 
 
 def word_of(value: Any, data_type: DataType) -> Word:
@@ -79,13 +83,47 @@ def array_bytes(elements: Sequence[Word]) -> bytes:
     return _laid_out(elements, _number(len(elements)))
 
 
-def long_array(values: pa.Array) -> bytes:
-    """An `UnsafeArrayData` of longs without nulls: Arrow's own bytes behind its head."""
-    numbers = values.cast(pa.int64())
-    content = pa.concat_arrays([numbers]) if numbers.offset else numbers
-    raw = content.buffers()[1]
-    data = b"" if raw is None else raw.to_pybytes()[: len(numbers) * _WORD]
-    return _number(len(numbers)) + bytes(_null_bytes(len(numbers))) + data
+class TextRows:
+    """An `UnsafeRow` for each of many texts, with numbers behind it: made by Arrow, all at once.
+
+    A number that is null is 0, for a row that is not there would have no bytes at all.
+    """
+
+    def __init__(self, texts: pa.Array, *numbers: pa.Array) -> None:
+        fields = 1 + len(numbers)
+        content = texts.cast(pa.binary())
+        sizes = pc.binary_length(content).cast(pa.int64())
+        at = _null_bytes(fields) + _WORD * fields
+        known = (pc.fill_null(each.cast(pa.int64()), 0) for each in numbers)
+        words = [pc.add(sizes, at << 32), *known]
+        rows = pc.binary_join_element_wise(
+            pa.scalar(bytes(_null_bytes(fields))),
+            *(word.view(pa.binary(_WORD)).cast(pa.binary()) for word in words),
+            content,
+            _PADDING.take(pc.bit_wise_and(pc.negate(sizes), _WORD - 1)),
+            pa.scalar(b""),
+        )
+        _, offsets, data = rows.buffers()
+        listed = pa.Array.from_buffers(
+            pa.int32(), len(rows) + 1, [None, offsets], offset=rows.offset
+        )
+        self._offsets: list[int] = listed.to_pylist()
+        self._data = memoryview(b"" if data is None else data)
+
+    def array(self, start: int, end: int) -> bytes:
+        """An `UnsafeArrayData` of the rows from `start` up to `end`."""
+        count = end - start
+        offsets = self._offsets[start : end + 1]
+        move = _WORD + _null_bytes(count) + _WORD * count - offsets[0]
+        words = [(a + move) << 32 | (b - a) for a, b in pairwise(offsets)]
+        return b"".join(
+            (
+                _number(count),
+                bytes(_null_bytes(count)),
+                struct.pack(f"={count}Q", *words),
+                self._data[offsets[0] : offsets[-1]],
+            )
+        )
 
 
 def _laid_out(fields: Sequence[Word], head: bytes) -> bytes:

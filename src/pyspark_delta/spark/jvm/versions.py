@@ -26,6 +26,14 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
         "org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol",
         "org.apache.spark.sql.execution.streaming.sinks.ManifestFileCommitProtocol",
     ),
+    "SerializedOffset": (
+        "org.apache.spark.sql.execution.streaming.runtime.SerializedOffset",
+        "org.apache.spark.sql.execution.streaming.SerializedOffset",
+    ),
+    "StreamingExecutionRelation": (
+        "org.apache.spark.sql.execution.streaming.runtime.StreamingExecutionRelation",
+        "org.apache.spark.sql.execution.streaming.StreamingExecutionRelation",
+    ),
 }
 
 

@@ -23,12 +23,16 @@ from pyspark_delta.spark.jvm.parser import (
     TableStatement,
     parse_insert,
     parse_table_statement,
+    syntax_error,
 )
 from pyspark_delta.spark.jvm.plans import empty_frame
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.sql.column_metadata import delta_columns
+from pyspark_delta.spark.sql.convert import run_convert
+from pyspark_delta.spark.sql.grammar import StatementSyntaxError
 from pyspark_delta.spark.sql.heads import Head, head
 from pyspark_delta.spark.sql.path_names import with_path_names
+from pyspark_delta.spark.sql.version_names import with_version_names
 from pyspark_delta.spark.table_writes import TableRows, TableVerb, insert_rows, make_table
 
 DEFAULT_SOURCE = "spark.sql.sources.default"
@@ -53,10 +57,13 @@ def run_statement(
     """The result of a statement, by us or by Spark."""
     found = head(sql)
     if found is not None:
-        result = _RUNNERS[found.verb](Request(spark, sql, found, bool(args), run))
+        try:
+            result = _RUNNERS[found.verb](Request(spark, sql, found, bool(args), run))
+        except StatementSyntaxError as error:
+            raise syntax_error(JvmSession(spark), sql, error.start, error.found) from None
         if result is not None:
             return result
-    return run(with_path_names(sql))
+    return run(_resolvable(spark, sql))
 
 
 def _define(request: Request) -> DataFrame | None:
@@ -156,6 +163,11 @@ def _show(request: Request) -> DataFrame | None:
     return None
 
 
+def _convert(request: Request) -> DataFrame | None:
+    run_convert(request.spark, request.sql)
+    return empty_frame(JvmSession(request.spark))
+
+
 def _refuse(request: Request) -> DataFrame | None:
     """What Spark would do with the catalog entry or the files, past the log."""
     if request.head.verb == "ALTER TABLE" and _RENAME.search(request.sql):
@@ -177,10 +189,15 @@ def _delta_target(request: Request) -> TableName | None:
 
 
 def _query_rows(request: Request, query: Query) -> DataFrame:
-    text = with_path_names(query.text)
+    text = _resolvable(request.spark, query.text)
     if request.has_arguments or text != query.text:
         return request.run(text)
     return query.frame(JvmSession(request.spark))
+
+
+def _resolvable(spark: SparkSession, sql: str) -> str:
+    """`sql` with names that Spark can resolve for path tables, and for tables at a version."""
+    return with_version_names(spark, with_path_names(sql))
 
 
 def _check_supported(statement: TableStatement) -> None:
@@ -199,6 +216,7 @@ _RUNNERS: dict[str, Callable[[Request], DataFrame | None]] = {
     "INSERT INTO": _insert,
     "INSERT OVERWRITE": _insert,
     "DROP TABLE": _drop,
+    "CONVERT TO DELTA": _convert,
     "DESCRIBE": _show,
     "DESC": _show,
     "SHOW COLUMNS IN": _show,

@@ -43,6 +43,7 @@ _VERBS: dict[str, tuple[str, ...]] = {
     "REPLACE TABLE": ("REPLACE", "TABLE"),
     "INSERT INTO": ("INSERT", "[WITH]", "[SCHEMA]", "[EVOLUTION]", "INTO", "[TABLE]"),
     "INSERT OVERWRITE": ("INSERT", "[WITH]", "[SCHEMA]", "[EVOLUTION]", "OVERWRITE", "[TABLE]"),
+    "CONVERT TO DELTA": ("CONVERT", "TO", "DELTA"),
     "DROP TABLE": ("DROP", "TABLE", "[IF]", "[EXISTS]"),
     "UPDATE": ("UPDATE",),
     "DELETE": ("DELETE", "FROM"),

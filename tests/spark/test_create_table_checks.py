@@ -1,0 +1,157 @@
+"""What CREATE TABLE checks of generated columns, and how it goes on after one that was stopped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_delta import DeltaLog, enable
+from pyspark_delta.errors import DeltaError
+from pyspark_delta.spark.catalog import table_log
+from tests.support.catalog_tables import own_database, rows
+
+# Makes tables up to the commit, and no further: the last time it is killed there.
+_STOPPED = """
+import os, signal, sys
+from pyspark.sql import SparkSession
+import pyspark_delta
+from pyspark_delta.spark import table_places
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.sql.warehouse.dir", sys.argv[1] + "/w")
+    .getOrCreate()
+)
+pyspark_delta.enable(spark)
+folder = sys.argv[1]
+spark.sql(f"CREATE DATABASE d LOCATION '{folder}'")
+spark.sql("USE d")
+known = table_places.create_entry
+table_places.create_entry = lambda *args, **more: None
+spark.sql(f"CREATE TABLE apart (id INT) USING delta LOCATION '{folder}/äpart'")
+spark.sql("CREATE TABLE ctas USING delta AS SELECT 7 AS id")
+spark.sql("CREATE TABLE again (id INT) USING delta")
+table_places.create_entry = lambda *args, **more: os.kill(os.getpid(), signal.SIGKILL)
+spark.sql("CREATE TABLE managed (id INT, g INT GENERATED ALWAYS AS (id + 1)) USING delta")
+"""
+
+
+@pytest.fixture
+def db(spark: SparkSession) -> Iterator[str]:
+    enable(spark)
+    with own_database(spark) as name:
+        yield name
+
+
+def refused(spark: SparkSession, statement: str) -> DeltaError:
+    with pytest.raises(DeltaError) as found:
+        spark.sql(statement)
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("column", "condition"),
+    [
+        (
+            "INT GENERATED ALWAYS AS (CAST(a AS BIGINT))",
+            "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH",
+        ),
+        ("STRING GENERATED ALWAYS AS (a + 1)", "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH"),
+        ("INT GENERATED ALWAYS AS (nothing + 1)", "DELTA_INVALID_GENERATED_COLUMN_REFERENCES"),
+        ("INT GENERATED ALWAYS AS (other + 1)", "DELTA_INVALID_GENERATED_COLUMN_REFERENCES"),
+        (
+            "DOUBLE GENERATED ALWAYS AS (rand())",
+            "DELTA_NON_DETERMINISTIC_EXPRESSION_IN_GENERATED_COLUMN",
+        ),
+        (
+            "DATE GENERATED ALWAYS AS (current_date())",
+            "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
+        ),
+        ("BIGINT GENERATED ALWAYS AS (count(a))", "DELTA_AGGREGATE_IN_GENERATED_COLUMN"),
+        ("INT GENERATED ALWAYS AS (mine(a))", "DELTA_UDF_IN_GENERATED_COLUMN"),
+    ],
+)
+def test_generation_expressions_are_checked_when_a_table_is_made(
+    spark: SparkSession, db: str, column: str, condition: str
+) -> None:
+    spark.udf.register("mine", lambda a: a, "int")
+    before = "a INT, other INT GENERATED ALWAYS AS (a * 2)"
+    for verb in ("CREATE TABLE", "CREATE OR REPLACE TABLE"):
+        error = refused(spark, f"{verb} t ({before}, g {column}) USING delta")
+        assert error.condition == condition
+    assert not spark.catalog.tableExists("t")
+    if "TYPE_MISMATCH" in condition:
+        assert error.parameters["columnName"] == "g"
+
+
+def test_generated_columns_of_every_nullability_are_made(spark: SparkSession, db: str) -> None:
+    spark.sql(
+        "CREATE TABLE t (a INT NOT NULL, g INT NOT NULL GENERATED ALWAYS AS (a), "
+        "s STRUCT<x: INT> GENERATED ALWAYS AS (named_struct('x', a))) USING delta"
+    )
+    spark.sql("INSERT INTO t (a) VALUES (3)")
+    assert [(r.a, r.g, r.s.x) for r in spark.table("t").collect()] == [(3, 3, 3)]
+
+
+def test_create_goes_on_where_one_was_killed_before_the_catalog_knew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "wäre 100%"
+    folder.mkdir()
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, "-c", _STOPPED, str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == -9, done.stderr[-2000:]
+    enable(spark)
+    spark.sql(f"CREATE DATABASE killed LOCATION '{folder}'")
+    try:
+        spark.sql("USE killed")
+        assert [t.name for t in spark.catalog.listTables()] == []
+        # Made before, and not known: the same words make it known, others are refused.
+        generated = "id INT, g INT GENERATED ALWAYS AS (id + 1)"
+        other = refused(spark, "CREATE TABLE managed (id STRING) USING delta")
+        assert other.condition == "DELTA_CREATE_TABLE_SCHEME_MISMATCH"
+        spark.sql(f"CREATE TABLE managed ({generated}) USING delta")
+        spark.sql("INSERT INTO managed (id) VALUES (1)")
+        assert rows(spark.table("managed")) == [(1, 2)]
+        spark.sql(f"CREATE TABLE apart (id INT) USING delta LOCATION '{folder}/äpart'")
+        assert rows(spark.table("apart")) == []
+        # Rows that nobody knows of are taken over by nobody, but may be replaced.
+        taken = refused(spark, "CREATE TABLE ctas USING delta AS SELECT 8 AS id")
+        assert taken.condition == "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
+        spark.sql("CREATE OR REPLACE TABLE ctas USING delta AS SELECT 8 AS id")
+        assert rows(spark.table("ctas")) == [(8,)]
+        spark.sql("CREATE OR REPLACE TABLE again (name STRING) USING delta")
+        assert spark.table("again").columns == ["name"]
+        assert table_log(spark, "again").update().version == 1
+        assert DeltaLog.for_table(folder / "again").update().version == 1
+    finally:
+        spark.sql("USE default")
+        spark.sql("DROP DATABASE killed CASCADE")
+
+
+def test_a_replacement_that_the_catalog_did_not_hear_of_is_the_table(
+    spark: SparkSession, db: str
+) -> None:
+    spark.sql("CREATE TABLE t (id INT) USING delta")
+    # What is in the log once REPLACE is stopped right behind its commit.
+    location = table_log(spark, "t").store.root_uri
+    spark.sql(
+        f"CREATE OR REPLACE TABLE delta.`{location.removeprefix('file://')}` (s STRING) USING delta"
+    )
+    assert spark.table("t").columns == ["s"]
+    spark.sql("CREATE OR REPLACE TABLE t (s STRING, n INT) USING delta")
+    assert [c.name for c in spark.catalog.listColumns("t")] == ["s", "n"]
