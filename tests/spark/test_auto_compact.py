@@ -142,7 +142,7 @@ def test_row_ids_stay_and_deleted_rows_go(table: SparkTable) -> None:
     assert len(table.rows) == 6
 
 
-def test_partitions_are_compacted_side_by_side(table: SparkTable) -> None:
+def test_every_partition_gets_a_file_of_its_own(table: SparkTable) -> None:
     data = table.spark.range(0, 12, 1, 2).selectExpr("id", "id % 3 AS p")
     table.write(data, "append", "p", **ASKED, **{"delta.enableRowTracking": "true"})
     before = {row[0]: row[1] for row in table.read().select("id", "_metadata.row_id").collect()}

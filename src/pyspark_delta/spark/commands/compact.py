@@ -7,11 +7,9 @@ come along.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.log.frames import add_files
@@ -22,9 +20,6 @@ from pyspark_delta.spark.commands.replaced_rows import hidden_columns, tracked
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.writer import stage
-
-# Jobs at once: bins are written side by side, as each is one task.
-_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,26 +62,20 @@ def compact(
     removed = [file for each in bins for file in add_files(each)]
     txn.read_files(file.path for file in removed)
 
-    def write(files: pa.Table) -> list[AddFile]:
-        made = stage(
+    added: list[AddFile] = []
+    # A job each: a union of scans may bring the parts of all bins together, and write one file.
+    for each in bins:
+        files = stage(
             jvm,
             txn.log,  # type: ignore[arg-type]
-            _rows(jvm, txn, files),
+            _rows(jvm, txn, each),
             txn.metadata,
             txn.protocol,
             hidden=hidden_columns(txn),
             data_change=False,
         )
-        staged.add(made)
-        return made
-
-    pool = ThreadPoolExecutor(min(_THREADS, max(len(bins), 1)))
-    try:
-        # A job keeps the group and the pool of the thread that asked for it.
-        target = inheritable_thread_target(write)
-        added = [file for made in pool.map(target, bins) for file in made]
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        staged.add(files)
+        added += files
     return Compacted(added=tuple(added), removed=tuple(removed))
 
 
