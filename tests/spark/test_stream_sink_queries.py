@@ -185,6 +185,19 @@ def test_a_sink_goes_with_its_query(table: SparkTable, feed: Feed, tmp_path: Pat
     assert alive() is None
 
 
+def commit_as_rival(table: SparkTable, query_id: str) -> None:
+    """Batch 0 of that query, as another process with its checkpoint commits it."""
+
+    def rival() -> None:
+        table.spark.sparkContext.setLocalProperty("sql.streaming.queryId", query_id)
+        sink = DeltaSink(table.spark, str(table.path), [], "append", {})
+        sink.add_batch(0, table.data("id LONG", (1,)))
+
+    thread = Thread(target=rival)
+    thread.start()
+    thread.join(SECONDS)
+
+
 def test_of_two_queries_with_one_id_one_is_refused(
     table: SparkTable, feed: Feed, tmp_path: Path
 ) -> None:
@@ -192,15 +205,7 @@ def test_of_two_queries_with_one_id_one_is_refused(
     feed.add({"id": 1})
     query = writer(held_up(feed.stream(), tmp_path), tmp_path / "c").start(str(table.path))
     wait_for(tmp_path / "running")
-
-    def rival() -> None:
-        table.spark.sparkContext.setLocalProperty("sql.streaming.queryId", query.id)
-        sink = DeltaSink(table.spark, str(table.path), [], "append", {})
-        sink.add_batch(0, table.data("id LONG", (1,)))
-
-    thread = Thread(target=rival)
-    thread.start()
-    thread.join(SECONDS)
+    commit_as_rival(table, query.id)
     (tmp_path / "go").touch()
     with pytest.raises(StreamingQueryException) as raised:
         query.awaitTermination(SECONDS)
@@ -223,15 +228,7 @@ def test_of_two_commits_of_one_batch_one_stands(
     feed.add({"id": 1})
     query = writer(held_up(feed.stream(), tmp_path), tmp_path / "c").start(str(table.path))
     wait_for(tmp_path / "running")
-
-    def rival() -> None:
-        table.spark.sparkContext.setLocalProperty("sql.streaming.queryId", query.id)
-        sink = DeltaSink(table.spark, str(table.path), [], "append", {})
-        sink.add_batch(0, table.data("id LONG", (1,)))
-
-    thread = Thread(target=rival)
-    thread.start()
-    thread.join(SECONDS)
+    commit_as_rival(table, query.id)
     (tmp_path / "go").touch()
     with fails_with("DELTA_CONCURRENT_TRANSACTION") as raised:
         query.awaitTermination(SECONDS)

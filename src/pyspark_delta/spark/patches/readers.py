@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -21,6 +22,7 @@ from pyspark_delta.spark.patches.said import (
     option_wrap,
     options_wrap,
     said,
+    schema_wrap,
 )
 from pyspark_delta.spark.sql.path_names import with_path_names
 
@@ -54,27 +56,33 @@ def path_given(path: Any, options: DeltaOptions) -> str:
     return found
 
 
-def _schema(original: Method) -> Method:
-    def schema(self: Any, schema: Any) -> Any:
-        said(self).has_schema = True
-        return original(self, schema)
+def load_wrap(read: Callable[[SparkSession, str, DeltaOptions, Any], DataFrame]) -> Wrap:
+    """`load`, where `read` gives the rows of a path under options and the user's schema, if any."""
 
-    return schema
+    def wrap(original: Method) -> Method:
+        def load(
+            self: Any,
+            path: Any = None,
+            format: str | None = None,
+            schema: Any = None,
+            **options: Any,
+        ) -> Any:
+            words = said(self)
+            words.format = format or words.format
+            if not is_delta(self):
+                return original(self, path, format, schema, **options)
+            given = DeltaOptions({**words.options, **options})
+            wanted = words.schema if schema is None else schema
+            return read(self._spark, path_given(path, given), given, wanted)
+
+        return load
+
+    return wrap
 
 
-def _load(original: Method) -> Method:
-    def load(
-        self: Any, path: Any = None, format: str | None = None, schema: Any = None, **options: Any
-    ) -> Any:
-        words = said(self)
-        words.format = format or words.format
-        if not is_delta(self):
-            return original(self, path, format, schema, **options)
-        _check_no_schema(words.has_schema or schema is not None)
-        given = DeltaOptions({**words.options, **options})
-        return run_load(self._spark, path_given(path, given), given)
-
-    return load
+def _load(spark: SparkSession, path: str, options: DeltaOptions, schema: Any) -> DataFrame:
+    _check_no_schema(schema is not None)
+    return run_load(spark, path, options)
 
 
 def _table(original: Method) -> Method:
@@ -82,9 +90,8 @@ def _table(original: Method) -> Method:
         if not is_enabled(self._spark) or not isinstance(tableName, str):
             return original(self, tableName)
         words = said(self)
-        ours = read_table(
-            self._spark, tableName, DeltaOptions(words.options), has_schema=words.has_schema
-        )
+        options, has_schema = DeltaOptions(words.options), words.schema is not None
+        ours = read_table(self._spark, tableName, options, has_schema=has_schema)
         if ours is not None:
             return ours
         with raised_again():
@@ -102,7 +109,7 @@ CHANGED: dict[tuple[type, str], Wrap] = {
     (DataFrameReader, "format"): format_wrap,
     (DataFrameReader, "option"): option_wrap,
     (DataFrameReader, "options"): options_wrap,
-    (DataFrameReader, "schema"): _schema,
-    (DataFrameReader, "load"): _load,
+    (DataFrameReader, "schema"): schema_wrap,
+    (DataFrameReader, "load"): load_wrap(_load),
     (DataFrameReader, "table"): _table,
 }

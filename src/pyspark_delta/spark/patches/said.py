@@ -41,7 +41,7 @@ class Said:
     options: dict[str, object] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
     table: str = ""
-    has_schema: bool = False
+    schema: Any = None
     has_buckets: bool = False
 
 
@@ -101,5 +101,15 @@ def options_wrap(original: Method) -> Method:
     def wrapped(self: Any, **options: Any) -> Any:
         said(self).options.update(options)
         return original(self, **options)
+
+    return wrapped
+
+
+def schema_wrap(original: Method) -> Method:
+    """`schema`."""
+
+    def wrapped(self: Any, schema: Any) -> Any:
+        said(self).schema = schema
+        return original(self, schema)
 
     return wrapped
