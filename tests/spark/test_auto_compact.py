@@ -16,6 +16,8 @@ from pyspark_delta.kernel.storage import LocalStore
 from pyspark_delta.kernel.storage.faulty import Fault, FaultRule, FaultStore
 from pyspark_delta.kernel.txn.committer import FileSystemCommitter
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.spark.commands import auto_compact
+from pyspark_delta.spark.commands.compact import Compacted, compact
 from pyspark_delta.spark.commands.write import run_write
 from pyspark_delta.spark.commands.write_request import WriteRequest
 from tests.support.agreement import deltalake_rows
@@ -155,6 +157,27 @@ def test_every_partition_gets_a_file_of_its_own(table: SparkTable) -> None:
     assert len(after) == 24
     assert len(set(after.values())) == 24
     assert before.items() <= after.items()
+
+
+def test_a_compaction_that_is_beaten_leaves_the_winner_and_no_files(
+    table: SparkTable, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def beaten(*args: Any) -> Compacted:
+        done = compact(*args)
+        made.extend(file.path for file in done.added)
+        table.write(table.spark.range(100, 101), "overwrite")
+        return done
+
+    table.write(table.spark.range(0, 6, 1, 3), **ASKED)
+    monkeypatch.setattr(auto_compact, "compact", beaten)
+    with settings(table.spark, minNumFiles="2"), caplog.at_level(logging.WARNING):
+        assert table.write(table.spark.range(6, 7)) == 1
+    assert "the write stands" in caplog.text
+    assert table.rows == [(100,)]
+    assert made
+    assert not any((table.path / path).exists() for path in made)
 
 
 def test_what_goes_wrong_there_leaves_the_write_as_it_is(
