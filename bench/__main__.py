@@ -13,12 +13,17 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench import kernel, report, spark, stream_sink, stream_source
+from bench import dml, kernel, report, spark, stream_sink, stream_source
 from bench.drivers import ROOT, drivers
 from bench.measure import Result
 
 KERNEL = "kernel"
-WORKLOADS = {**spark.WORKLOADS, **stream_sink.WORKLOADS, **stream_source.WORKLOADS}
+WORKLOADS = {
+    **spark.WORKLOADS,
+    **stream_sink.WORKLOADS,
+    **stream_source.WORKLOADS,
+    **dml.WORKLOADS,
+}
 NAMES = (*WORKLOADS, KERNEL)
 QUICK_KERNEL_SCALE = 0.02
 

@@ -16,9 +16,10 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from bench.tasks import TASKS
+from bench import dml_tasks, tasks
 from pyspark_delta import enable
 
+TASKS = {**tasks.TASKS, **dml_tasks.TASKS}
 _DELTA_SPARK_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

@@ -57,6 +57,12 @@ class Sizes:
     stream_batches: int
     long_stream_batches: int
     stream_commits: int
+    merge_part: int
+    merges: int
+    merge_warm_up: int
+    changed_rows: int
+    changes: int
+    upserts: int
     rounds: int
     warm_up: int
 
@@ -76,6 +82,12 @@ FULL = Sizes(
     stream_batches=200,
     long_stream_batches=1000,
     stream_commits=10_000,
+    merge_part=1,
+    merges=3,
+    merge_warm_up=3,
+    changed_rows=10_000_000,
+    changes=3,
+    upserts=50,
     rounds=9,
     warm_up=3,
 )
@@ -94,6 +106,12 @@ QUICK = Sizes(
     stream_batches=8,
     long_stream_batches=10,
     stream_commits=30,
+    merge_part=20,
+    merges=1,
+    merge_warm_up=0,
+    changed_rows=100_000,
+    changes=1,
+    upserts=3,
     rounds=1,
     warm_up=0,
 )
@@ -326,7 +344,7 @@ def planning(bench: Bench) -> Iterator[Result]:
         for driver in fresh.values():
             for _ in range(3):
                 driver.run("totals", path=tiny, format="delta", columns=["id"])
-        before = {peer: _held(driver) for peer, driver in fresh.items()}
+        before = {peer: held(driver) for peer, driver in fresh.items()}
         keys = {peer: itertools.count(files // 3 * ROWS_OF_A_PLANNED_FILE, 1001) for peer in fresh}
 
         def work(peer: str, is_cold: bool) -> Work:
@@ -336,7 +354,7 @@ def planning(bench: Bench) -> Iterator[Result]:
         warm = {peer: work(peer, False) for peer in fresh}
         in_turns("plan once", cold, rounds=1)
         in_turns("plan again", warm, rounds=2)
-        after = {peer: _held(driver) for peer, driver in fresh.items()}
+        after = {peer: held(driver) for peer, driver in fresh.items()}
         bars = [Bar(peer=DELTA_SPARK, at_most=0.3)]
         name = f"plan a filter over {files:,} files"
         rounds = bench.sizes.rounds
@@ -349,7 +367,7 @@ def planning(bench: Bench) -> Iterator[Result]:
         unit="MB",
         values={peer: sum(held.values()) / 1e6 for peer, held in after.items()},
         bars=[Bar(peer=DELTA_SPARK, at_most=0.5)],
-        note="peak; " + "; ".join(_said(peer, before[peer], after[peer]) for peer in fresh),
+        note="peak; " + "; ".join(said(peer, before[peer], after[peer]) for peer in fresh),
     )
 
 
@@ -400,21 +418,21 @@ def _conversion_memory(bench: Bench) -> Result:
     path = str(linked_files(bench.root / "small files", file, files))
     tiny = str(linked_files(bench.root / "two files", file, 2))
     grown = {}
-    said = []
+    notes = []
     with drivers(bench.root / "converting", bench.conf) as both:
         for driver in both:
             driver.run("convert", path=tiny, stats=True)
-            before = _held(driver)
+            before = held(driver)
             seconds = driver.run("convert", path=path, stats=True).seconds
-            after = _held(driver)
+            after = held(driver)
             grown[driver.peer] = (sum(after.values()) - sum(before.values())) / 1e6
-            said.append(f"{_said(driver.peer, before, after)} in {seconds:.1f} s")
+            notes.append(f"{said(driver.peer, before, after)} in {seconds:.1f} s")
     return Result(
         workload=f"driver memory grown by converting {files:,} small files",
         unit="MB",
         values=grown,
         bars=[Bar(at_most=300)],
-        note="; ".join(said),
+        note="; ".join(notes),
     )
 
 
@@ -425,14 +443,14 @@ def _plan(driver: Driver, path: str, key: int, is_cold: bool) -> Timed:
     return done
 
 
-def _held(driver: Driver) -> dict[str, int]:
+def held(driver: Driver) -> dict[str, int]:
     """The most that a driver held: its JVM, and for ours the Python process that does the work."""
     found: Any = driver.run("memory").answer
     processes = ("jvm", "python") if driver.peer == OURS else ("jvm",)
     return {each: found[each]["peak"] for each in processes}
 
 
-def _said(peer: str, before: Mapping[str, int], after: Mapping[str, int]) -> str:
+def said(peer: str, before: Mapping[str, int], after: Mapping[str, int]) -> str:
     grown = ", ".join(
         f"{process} {before[process] / 1e6:.0f} to {after[process] / 1e6:.0f}" for process in after
     )

@@ -1,17 +1,17 @@
-"""Orders of a small shop on Spark: write, evolve the schema, replace a day, look back, convert.
+"""Orders of a small shop on Spark: write, evolve, replace a day, look back, convert, stream.
 
 `make demo` runs this.  No JAR is added to Spark; the table is made in a temporary folder.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 import tempfile
 from pathlib import Path
 
 import deltalake
 from pyspark.sql import DataFrame, SparkSession
+from quiet_session import session
+from streams import stream
 
 import pyspark_delta
 from pyspark_delta import DeltaTable
@@ -36,24 +36,9 @@ def main() -> None:
             look_back(spark, path)
             read_elsewhere(path)
             convert(spark, str(Path(folder) / "vieux parquet 5%"))
+            stream(spark, Path(folder))
     finally:
         spark.stop()
-
-
-def session() -> SparkSession:
-    """Plain PySpark, quiet and on loopback."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    builder = SparkSession.builder.master("local[2]").appName("demo")
-    for key, value in {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-    }.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
 
 
 def create(spark: SparkSession, path: str) -> None:

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
 import tempfile
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from quiet_session import session
 
 import pyspark_delta
 from pyspark_delta import DeltaTable
@@ -32,21 +31,11 @@ def main() -> None:
         spark.stop()
 
 
-def session() -> SparkSession:
-    """Plain PySpark, quiet and on loopback."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    builder = SparkSession.builder.master("local[2]").appName("streams")
-    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
-
-
 def stream(spark: SparkSession, folder: Path) -> None:
     """Sales come in by the hour; every hour both queries go on where they were."""
     tills, sales, display = folder / "tills", folder / "ventes 100% thé", folder / "display"
     tills.mkdir()
-    print("== Stream into a table, and out of it")
+    print("\n== Stream into a table, and out of it ==")
     for hour, sold in enumerate(HOURS):
         lines = "".join(json.dumps(sale) + "\n" for sale in sold)
         (tills / f"{hour}.json").write_text(lines, encoding="utf-8")

@@ -1,0 +1,211 @@
+"""DELETE, UPDATE and MERGE beside delta-spark, each time on a fresh copy of the same table.
+
+The MERGE cases are those of delta's own benchmark: how many files and rows of web_returns a source
+meets, and how many of its rows are new.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from bench.drivers import DELTA_SPARK, Driver
+from bench.measure import OURS, Bar, Result, Work, check_equal, in_turns, median_result
+from bench.spark import Bench, held, said
+
+SCALES = {"SF1": (72_000, 100), "SF10": (720_000, 20)}
+_SHARES = {"0.001%": 0.00001, "1%": 0.01, "50%": 0.5}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a source meets of the target, as shares of files and of the rows in these."""
+
+    name: str
+    clauses: tuple[str, ...]
+    files: float
+    matched: float
+    unmatched: float
+
+
+def _upsert(files: float, matched: float, unmatched: float) -> Case:
+    return Case("upsert", ("update", "insert"), files, matched, unmatched)
+
+
+CASES = (
+    *(Case("insert", ("insert",), 0.05, 0, share) for share in (0.05, 0.5, 1.0)),
+    *(Case("2 x insert", ("insert even", "insert"), 0.05, 0, share) for share in (0.05, 0.5, 1.0)),
+    Case("delete", ("delete",), 0.05, 0.05, 0),
+    _upsert(0.05, 0.1, 0.01),
+    _upsert(0.05, 0.0, 0.1),
+    _upsert(0.05, 0.01, 0.1),
+    _upsert(0.05, 0.1, 0.0),
+    _upsert(0.5, 0.01, 0.001),
+    _upsert(1.0, 0.01, 0.001),
+    _upsert(0.05, 0.5, 0.001),
+    _upsert(0.05, 0.99, 0.001),
+    _upsert(0.05, 1.0, 0.001),
+)
+
+
+def merges(bench: Bench) -> Iterator[Result]:
+    for scale, (count, files) in SCALES.items():
+        for vectors in (False, True):
+            yield from _merges(bench, scale, count // bench.sizes.merge_part, files, vectors)
+
+
+def _merges(bench: Bench, scale: str, count: int, files: int, vectors: bool) -> Iterator[Result]:
+    how = f"{scale}, {'vectors' if vectors else 'rewriting'}"
+    target = bench.table(f"web_returns {how}")
+    bench.delta_spark.run("web_returns", path=target, count=count, files=files, vectors=vectors)
+    sums = {OURS: 0.0, DELTA_SPARK: 0.0}
+    results = []
+    for i, case in enumerate(CASES):
+        source = bench.table(f"source {i} {how}")
+        shares = {"files": case.files, "matched": case.matched, "unmatched": case.unmatched}
+        bench.delta_spark.run("merge_source", target=target, path=source, **shares)
+        name = f"MERGE {how}: {case.name} {case.files:g}/{case.matched:g}/{case.unmatched:g}"
+
+        def work(driver: Driver, source: str = source, case: Case = case) -> Work:
+            path = bench.table(f"merged {driver.peer} {how}")
+            return lambda: driver.run(
+                "merge", target=target, source=source, path=path, clauses=list(case.clauses)
+            )
+
+        works = {OURS: work(bench.ours), DELTA_SPARK: work(bench.delta_spark)}
+        warm_up = bench.sizes.merge_warm_up if i == 0 else 1
+        times = in_turns(name, works, rounds=bench.sizes.merges, warm_up=warm_up)
+        check_equal(name, _digests(bench, f"merged {{}} {how}"))
+        result = median_result(name, times, [Bar(peer=DELTA_SPARK, at_most=1.0)])
+        results.append(result)
+        for peer in sums:
+            sums[peer] += result.values[peer]
+    yield from results
+    bars = [Bar(peer=DELTA_SPARK, at_most=0.6)]
+    yield Result(
+        workload=f"MERGE {how}: sum of {len(CASES)} medians", unit="s", values=sums, bars=bars
+    )
+
+
+def changed_rows(bench: Bench) -> Iterator[Result]:
+    rows = bench.sizes.changed_rows
+    for vectors in (False, True):
+        how = "with vectors" if vectors else "by rewriting"
+        target = bench.table(f"changed {how}")
+        bench.delta_spark.run(
+            "write",
+            path=target,
+            format="delta",
+            count=rows,
+            tasks=20,
+            options={"delta.enableDeletionVectors": str(vectors).lower()},
+        )
+        for command in ("DELETE", "UPDATE"):
+            for share, fraction in _SHARES.items():
+                yield from _changed(bench, target, command, share, fraction, how)
+
+
+def _changed(
+    bench: Bench, target: str, command: str, share: str, fraction: float, how: str
+) -> Iterator[Result]:
+    rows = bench.sizes.changed_rows
+    # Rows all over the table, as those of a person who wants to be forgotten.
+    step = round(1 / fraction)
+    condition = f"id % {step} = 1" if step < rows else "id = 1"
+    name = f"{command} {share} of {rows:,} rows {how}"
+
+    def work(driver: Driver) -> Work:
+        path = bench.table(f"{command} {driver.peer}")
+        return lambda: driver.run(
+            "change", target=target, path=path, command=command, condition=condition
+        )
+
+    works = {OURS: work(bench.ours), DELTA_SPARK: work(bench.delta_spark)}
+    times = in_turns(name, works, rounds=bench.sizes.changes, warm_up=1)
+    check_equal(name, _digests(bench, f"{command} {{}}"))
+    yield median_result(name, times, [Bar(peer=DELTA_SPARK, at_most=0.7)])
+
+    def read(driver: Driver) -> Work:
+        path = bench.table(f"{command} {driver.peer}")
+        return lambda: driver.run("totals", path=path, format="delta", columns=["id", "amount"])
+
+    reads = {OURS: read(bench.ours), DELTA_SPARK: read(bench.delta_spark)}
+    times = in_turns(f"read after {name}", reads, rounds=bench.sizes.changes, warm_up=1)
+    yield median_result(f"read after {name}", times, [Bar(peer=DELTA_SPARK, at_most=1.0)])
+
+
+def small_merges(bench: Bench) -> Iterator[Result]:
+    """Five rows into a table of thirty commits; then fifty such, and what a query takes after."""
+    sizes = bench.sizes
+    tables = {
+        OURS: (bench.ours, bench.table(f"upserts {OURS}")),
+        DELTA_SPARK: (bench.delta_spark, bench.table(f"upserts {DELTA_SPARK}")),
+    }
+    for driver, path in tables.values():
+        for i in range(sizes.commits):
+            driver.run("append_pairs", path=path, start=i * 100, count=100)
+
+    def work(driver: Driver, path: str) -> Work:
+        starts = itertools.count(sizes.commits * 100 - 2, 3)
+        return lambda: driver.run("upsert", path=path, start=next(starts), count=5)
+
+    works = {peer: work(*table) for peer, table in tables.items()}
+    many = sizes.upserts
+    times = in_turns(f"{many} small MERGEs", works, rounds=many, warm_up=sizes.warm_up)
+    first = {peer: each[: max(many // 3, 1)] for peer, each in times.items()}
+    yield median_result(
+        f"MERGE 5 rows into a table of {sizes.commits} commits",
+        first,
+        [Bar(peer=DELTA_SPARK, at_most=0.3)],
+    )
+    slopes = {peer: _slope(each) for peer, each in times.items()}
+    yield Result(
+        workload=f"{many} MERGEs in a row: how much slower each is",
+        unit="ms",
+        values={peer: 1000 * slope for peer, slope in slopes.items()},
+        bars=[],
+        samples=times,
+        note="ours must not be above delta-spark's",
+    )
+    reads: dict[str, Work] = {
+        peer: _totals(driver, path) for peer, (driver, path) in tables.items()
+    }
+    times = in_turns("query after MERGEs", reads, rounds=sizes.rounds, warm_up=sizes.warm_up)
+    name = f"query after {many} MERGEs"
+    yield median_result(name, times, [Bar(peer=DELTA_SPARK, at_most=1.0)])
+    yield Result(
+        workload="driver memory after all of that",
+        unit="MB",
+        values={peer: sum(held(d).values()) / 1e6 for peer, (d, _) in tables.items()},
+        bars=[Bar(peer=DELTA_SPARK, at_most=1.0)],
+        note="; ".join(said(peer, held(d), held(d)) for peer, (d, _) in tables.items()),
+    )
+
+
+def _totals(driver: Driver, path: str) -> Work:
+    return lambda: driver.run("totals", path=path, format="delta", columns=["id", "amount"])
+
+
+def _slope(times: list[float]) -> float:
+    """Seconds by which a run takes longer than the one before, by least squares."""
+    if len(times) < 2:
+        return 0.0
+    return statistics.linear_regression(range(len(times)), times).slope
+
+
+def _digests(bench: Bench, name: str) -> dict[str, object]:
+    return {
+        driver.peer: driver.run(
+            "digest", path=bench.table(name.format(driver.peer)), format="delta"
+        ).answer
+        for driver in (bench.ours, bench.delta_spark)
+    }
+
+
+WORKLOADS: dict[str, Callable[[Bench], Iterator[Result]]] = {
+    "merge": merges,
+    "change": changed_rows,
+    "small-merge": small_merges,
+}
