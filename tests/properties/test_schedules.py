@@ -11,7 +11,7 @@ A row is a word that depends on what its writer read, so that a stale read shows
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from zlib import crc32
@@ -32,17 +32,12 @@ from pyspark_delta.kernel.protocol.actions import (
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded
 from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, compare
-from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
-from pyspark_delta.kernel.txn.committer import (
-    Beaten,
-    Committed,
-    Committer,
-    FileSystemCommitter,
-)
+from pyspark_delta.kernel.txn.committer import Committed
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.reads import READ_SCHEMA
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from tests.support.interleaving import InterruptibleCommitter
 from tests.support.transactions import NO_HOOKS, TABLE, add, metadata
 
 PARTITIONS = (1, 2, 3)
@@ -366,20 +361,6 @@ class Running:
     is_busy: bool = False
     is_done: bool = False
     committed: Committed | None = None
-
-
-class InterruptibleCommitter(Committer):
-    """Before every attempt others may go on: the race that conflict checks are about."""
-
-    def __init__(self, store: LogStore) -> None:
-        self.inner = FileSystemCommitter(store)
-        self.before: Callable[[], None] = lambda: None
-
-    def commit(
-        self, version: int, data: bytes | Iterable[bytes], txn_id: str
-    ) -> Committed | Beaten:
-        self.before()
-        return self.inner.commit(version, data, txn_id)
 
 
 class Bench:

@@ -5,6 +5,7 @@ In each case a transaction starts and reads, another commits first, and then the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -88,6 +89,17 @@ def domain(name: str, removed: bool = False) -> DomainMetadata:
 def with_vector(path: str, name: str) -> Action:
     stats = '{"numRecords":10,"tightBounds":false}'
     return add(path, stats=stats, deletion_vector=vector(name))
+
+
+def ids(low: object, high: object, **more: object) -> str:
+    """Statistics of a file with ids from `low` to `high`."""
+    bounds = {"minValues": {"id": low}, "maxValues": {"id": high}, "nullCount": {"id": 0}}
+    return json.dumps({"numRecords": 10, **bounds, **more})
+
+
+def values(low: str, high: str) -> str:
+    """Statistics of a file with texts from `low` to `high`."""
+    return json.dumps({"numRecords": 10, "minValues": {"value": low}, "maxValues": {"value": high}})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,7 +294,7 @@ CASES = (
         mine=(add("part=3/e"),),
     ),
     Case(
-        name="a predicate on data as well is a full scan",
+        name="a predicate on data as well, against a file without statistics",
         raises=APPEND,
         setup=(add("part=1/a"), add("part=3/e")),
         reads=where("part = 1 OR id > 2019"),
@@ -290,7 +302,7 @@ CASES = (
         mine=(remove("part=1/a"),),
     ),
     Case(
-        name="a predicate on data beside one on partitions narrows nothing",
+        name="a predicate on data beside one on partitions, which decide",
         raises=None,
         setup=(add("part=1/a"),),
         reads=where("part = 1 AND id > 2019"),
@@ -363,6 +375,93 @@ CASES = (
         reads=where("a >= 1 OR b > 1"),
         winner=(add("a=1/b=2/b"),),
         mine=(add("a=3/b=1/d"),),
+    ),
+    # Statistics.
+    *(
+        Case(
+            name=f"{text} against {name}",
+            raises=raises,
+            partitions=(),
+            setup=(add("a"),),
+            reads=where(text),
+            winner=(add("b", stats=statistics),),
+            mine=(remove("a"),),
+            operation="DELETE",
+        )
+        for text, name, statistics, raises in (
+            ("id = 5", "ids elsewhere", ids(7, 7), None),
+            ("id = 5", "ids around it", ids(3, 9), APPEND),
+            ("id = 5", "the id", ids(5, 5), APPEND),
+            ("id = 5", "ids elsewhere, loosely", ids(7, 9, tightBounds=False), None),
+            ("id = 5", "no statistics", None, APPEND),
+            ("id = 5", "a count alone", '{"numRecords":10}', APPEND),
+            ("id = 5", "one bound above", '{"numRecords":1,"minValues":{"id":7}}', None),
+            ("id = 5", "one bound below", '{"numRecords":1,"minValues":{"id":3}}', APPEND),
+            ("id = 5", "statistics that are not any", '{"numRecords":10,"minV', APPEND),
+            ("id = 5", "bounds of another type", ids("7", "9"), APPEND),
+            ("id = 5", "nulls alone", '{"numRecords":10,"nullCount":{"id":10}}', None),
+            ("id = 5", "nulls beside others", '{"numRecords":10,"nullCount":{"id":9}}', APPEND),
+            ("NOT (id = 5)", "the id alone", ids(5, 5), None),
+            ("NOT (id = 5)", "nulls alone", '{"numRecords":10,"nullCount":{"id":10}}', None),
+            ("id IS NULL", "no nulls", ids(5, 5), None),
+            ("id IS NULL", "some nulls", '{"numRecords":10,"nullCount":{"id":1}}', APPEND),
+            ("id <=> NULL", "no nulls", ids(5, 5), None),
+            ("id IN (1, 5)", "ids between", ids(2, 4), None),
+            ("id = 5 OR value = 'x'", "ids elsewhere", ids(7, 7), APPEND),
+            ("id = 5 OR id = 6", "ids elsewhere", ids(7, 7), None),
+            ("id = 5 AND value = 'x'", "ids elsewhere", ids(7, 7), None),
+            ("value = 'abz'", "a maximum that was cut", values("aa", "ab\x7f"), APPEND),
+            ("value = 'abz'", "a maximum below", values("aa", "abc"), None),
+        )
+    ),
+    Case(
+        name="partitions or ids, and neither",
+        raises=None,
+        setup=(add("part=1/a"),),
+        reads=where("part = 1 OR id = 5"),
+        winner=(add("part=2/b", stats=ids(7, 7)),),
+        mine=(remove("part=1/a"),),
+    ),
+    Case(
+        name="partitions or ids, and one of them",
+        raises=APPEND,
+        setup=(add("part=1/a"),),
+        reads=where("part = 1 OR id = 5"),
+        winner=(add("part=2/b", stats=ids(5, 7)),),
+        mine=(remove("part=1/a"),),
+    ),
+    Case(
+        name="ids elsewhere in the same partition",
+        raises=None,
+        setup=(add("part=1/a"),),
+        reads=where("part = 1 AND id = 5"),
+        winner=(add("part=1/b", stats=ids(7, 7)),),
+        mine=(remove("part=1/a"),),
+    ),
+    Case(
+        name="one of many files",
+        raises=APPEND,
+        setup=(add("part=1/a"),),
+        reads=where("part = 1 AND id = 5"),
+        winner=tuple(add(f"part=1/{n}", stats=ids(n, n)) for n in range(100)),
+        mine=(remove("part=1/a"),),
+    ),
+    Case(
+        name="none of many files",
+        raises=None,
+        setup=(add("part=1/a"),),
+        reads=where("part = 1 AND id = 500"),
+        winner=tuple(add(f"part={n % 3}/{n}", stats=ids(n, n)) for n in range(100)),
+        mine=(remove("part=1/a"),),
+    ),
+    Case(
+        name="one of two reads is of everything",
+        raises=APPEND,
+        partitions=(),
+        setup=(add("a"),),
+        reads=(*where("id = 5"), everything),
+        winner=(add("b", stats=ids(7, 7)),),
+        mine=(remove("a"),),
     ),
     # replaceWhere.
     Case(

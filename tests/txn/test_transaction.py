@@ -36,16 +36,17 @@ def test_files_are_chosen_by_partition_and_by_statistics() -> None:
     assert transaction.filter_files().num_rows == 3
 
 
-def test_a_read_keeps_the_part_of_its_predicate_that_partitions_decide() -> None:
+def test_a_read_keeps_its_whole_predicate() -> None:
     transaction = new_table("part", actions=[add("part=1/a")]).start_transaction()
     transaction.filter_files(parse_predicate("part = 1 AND id > 5"))
     transaction.filter_files(parse_predicate("part = 1 OR id > 5"))
     transaction.filter_files(parse_leniently("rand() > 0.5 AND part = 2"))
     transaction.filter_files()
-    assert [p.to_sql() for p in transaction.reads.predicates[:1]] == ["part = 1"]
-    assert transaction.reads.predicates[1] == TRUE
-    assert transaction.reads.predicates[2].to_sql() == "part = 2"
-    assert transaction.reads.predicates[3] == TRUE
+    first, second, third, fourth = transaction.reads.predicates
+    assert first.to_sql() == "part = 1 AND id > 5"
+    assert second.to_sql() == "part = 1 OR id > 5"
+    assert third.to_sql() == "(rand() > 0.5) AND part = 2"
+    assert fourth == TRUE
 
 
 def test_files_that_statistics_ruled_out_do_not_conflict_and_new_ones_do() -> None:

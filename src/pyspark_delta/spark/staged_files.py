@@ -36,6 +36,10 @@ class StagedFiles:
         """Note files that were written."""
         self._paths += [decode_path(file.path) for file in files]
 
+    def add_paths(self, paths: Iterable[str]) -> None:
+        """Note files of another kind, by their decoded paths."""
+        self._paths += paths
+
     def offer(self) -> None:
         """From here on a commit is tried that names the files."""
         self._is_offered = True

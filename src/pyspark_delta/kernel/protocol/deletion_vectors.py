@@ -78,6 +78,11 @@ class DeletionVector:
         """The last row that is gone; None when there is none."""
         return int(self._rows.max()) if self._rows else None
 
+    @property
+    def min_row(self) -> int | None:
+        """The first row that is gone; None when there is none."""
+        return int(self._rows.min()) if self._rows else None
+
     def rows_between(self, start: int, stop: int) -> array.array[int]:
         """The rows that are gone from `start` up to and without `stop`, in order.
 

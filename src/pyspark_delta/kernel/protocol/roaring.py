@@ -11,12 +11,21 @@ BitMap64([3, 8589934592])
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
+from itertools import accumulate, groupby, islice
+from typing import NamedTuple
 
 from pyroaring import BitMap64
 
 PORTABLE_MAGIC = 1681511377
 NATIVE_MAGIC = 1681511376  # older writers; read, never written
 MAX_ROW = 2**63 - 1
+
+ARRAY_MOST = 4096
+"""A container with more rows than these is a bitset, one with fewer a sorted array."""
+
+BITSET_BYTES = 8192
+"""The length of a container that is a bitset."""
 
 _PORTABLE = struct.pack("<i", PORTABLE_MAGIC)
 _NATIVE = struct.pack("<i", NATIVE_MAGIC)
@@ -26,9 +35,32 @@ _NATIVE_BIG_ENDIAN = struct.pack(">i", NATIVE_MAGIC)
 _NO_RUNS = 12346
 _RUNS = 12347
 _OFFSETS_FROM = 4  # containers, in a bitmap with runs
-_ARRAY_MOST = 4096
-_BITSET_BYTES = 8192
 _SMALLEST_BITMAP = 8
+
+
+class Container(NamedTuple):
+    """Up to 2**16 rows with the same upper bits.
+
+    `data` is a bitset, its least significant bit first, when there are more than `ARRAY_MOST` of
+    them, and a sorted array of 16-bit numbers when there are not.
+    """
+
+    key: int
+    cardinality: int
+    data: bytes
+
+
+def bitmap_of_containers(containers: Iterable[Container]) -> BitMap64:
+    """The bitmap of containers that come in the order of their keys, none of them empty.
+
+    >>> bitmap_of_containers([Container(1, 2, struct.pack("<2H", 3, 5))])
+    BitMap64([65539, 65541])
+    """
+    buckets = [
+        struct.pack("<I", bucket) + _bitmap_32(list(members))
+        for bucket, members in groupby(containers, lambda container: container.key >> 16)
+    ]
+    return BitMap64.deserialize(struct.pack("<Q", len(buckets)) + b"".join(buckets))
 
 
 def parse_bitmap(data: bytes) -> BitMap64:
@@ -127,13 +159,23 @@ def _bitmap_end(data: bytes, start: int) -> int:
         if flags and flags[index // 8] >> index % 8 & 1:
             (runs,) = _unpack("<H", data, at)
             at += 2 + 4 * runs
-        elif less_one < _ARRAY_MOST:
+        elif less_one < ARRAY_MOST:
             at += 2 * (less_one + 1)
         else:
-            at += _BITSET_BYTES
+            at += BITSET_BYTES
         if at > len(data):
             raise ValueError(f"container {index} goes beyond the last byte")
     return at
+
+
+def _bitmap_32(containers: list[Container]) -> bytes:
+    count = len(containers)
+    header = (part for each in containers for part in (each.key & 0xFFFF, each.cardinality - 1))
+    first = 8 + 8 * count
+    ends = accumulate((len(each.data) for each in containers), initial=first)
+    offsets = islice(ends, count)
+    head = struct.pack(f"<2I{2 * count}H{count}I", _NO_RUNS, count, *header, *offsets)
+    return head + b"".join(each.data for each in containers)
 
 
 def _unpack(form: str, data: bytes, at: int) -> tuple[int, ...]:

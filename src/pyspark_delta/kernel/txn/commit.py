@@ -10,16 +10,20 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.conflicts import ConcurrentWriteException
 from pyspark_delta.errors.storage import FileMissingError, StorageError
-from pyspark_delta.errors.table import TooManyAttemptsError
+from pyspark_delta.errors.table import CommitStateUnknownError, TooManyAttemptsError
 from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.segment import list_log
 from pyspark_delta.kernel.protocol.paths import commit_path
+from pyspark_delta.kernel.scan.locations import Locations
+from pyspark_delta.kernel.scan.vectors import VectorReader
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.txn.committer import Beaten, Committed, Committer, read_whole
 from pyspark_delta.kernel.txn.conflicts import DOC_LINK, resolve
 from pyspark_delta.kernel.txn.prepared import PreparedCommit, WinningCommit, encode_actions
+from pyspark_delta.kernel.txn.vector_files import RebasedVectors
 
 DEFAULT_ATTEMPTS = 10_000_000
 """delta-spark's `maxCommitAttempts`."""
@@ -46,10 +50,40 @@ def commit(
     *,
     attempts: int = DEFAULT_ATTEMPTS,
     now_ms: Callable[[], int],
+    new_uuid: Callable[[], str],
 ) -> Written:
     """Commit `prepared` after every writer that got in first, unless one of them conflicts."""
+    vectors = RebasedVectors(store, new_uuid, prepared)
+    try:
+        written = _commit(
+            replace(prepared, read_vector=VectorReader(Locations(store)).read),
+            committer,
+            store,
+            vectors,
+            attempts=attempts,
+            now_ms=now_ms,
+        )
+    except (CommitStateUnknownError, StorageError):
+        raise  # the commit may stand
+    except DeltaError:
+        vectors.refused()
+        raise
+    vectors.committed(written.committed.actions)
+    return written
+
+
+def _commit(
+    prepared: PreparedCommit,
+    committer: Committer,
+    store: LogStore,
+    vectors: RebasedVectors,
+    *,
+    attempts: int,
+    now_ms: Callable[[], int],
+) -> Written:
     start = prepared.version
     for _ in range(attempts):
+        prepared = vectors.written(prepared)
         data = encode_actions(prepared.all_actions)
         match committer.commit(prepared.version, data, prepared.txn_id):
             case Committed(is_earlier=False) as done:

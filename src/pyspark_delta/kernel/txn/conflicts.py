@@ -10,9 +10,12 @@ new row.  Winners are taken oldest first, every one of them.
 | metadata | metadata | metadata too, or not on the list of `metadata_conflicts` | MetadataChanged |
 | domains | a domain | the same one, row ids apart | ConcurrentTransaction |
 | application ids | an application's version | read that version | ConcurrentTransaction |
+| rows of files | takes rows out of a file | depends on other rows of it | settled, vector rebased |
 | added files | adds | would have read one of them | ConcurrentAppend |
 | removed files read | removes | read one of them, or the whole table | ConcurrentDeleteRead |
 | removed files removed | removes | removes one of them | ConcurrentDeleteDelete |
+
+What `row_conflicts` settled is left out by the three rules that follow it.
 """
 
 from __future__ import annotations
@@ -48,11 +51,11 @@ from pyspark_delta.kernel.protocol.identity_columns import is_identity_only_chan
 from pyspark_delta.kernel.protocol.properties import ENABLE_ROW_TRACKING
 from pyspark_delta.kernel.protocol.row_tracking import FEATURE as ROW_TRACKING_FEATURE
 from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
+from pyspark_delta.kernel.txn.added_matches import first_match
 from pyspark_delta.kernel.txn.definition import mapping_mode
 from pyspark_delta.kernel.txn.invariants import check_change_files, check_no_duplicates
 from pyspark_delta.kernel.txn.isolation import IsolationLevel
 from pyspark_delta.kernel.txn.metadata_conflicts import Change, can_ride_over, turns_on
-from pyspark_delta.kernel.txn.partition_matches import first_match
 from pyspark_delta.kernel.txn.prepared import PreparedCommit, WinningCommit
 from pyspark_delta.kernel.txn.rebase import (
     rebase_backfill,
@@ -63,6 +66,7 @@ from pyspark_delta.kernel.txn.rebase import (
     rebase_type_widening,
     rebase_unbackfill,
 )
+from pyspark_delta.kernel.txn.row_conflicts import rebase_rows
 from pyspark_delta.kernel.txn.traits import BACKFILL, UNBACKFILL
 
 DOC_LINK = "https://docs.delta.io/concurrency-control"
@@ -151,7 +155,7 @@ def _added_files(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
         and not mine.has(Metadata)
     ):
         return mine
-    found = first_match(mine.reads, mine.read_metadata, winner)
+    found = first_match(mine.reads, mine.read_metadata, winner, mine.settled)
     if found is not None:
         raise _file_conflict(
             ConcurrentAppendException, "DELTA_CONCURRENT_APPEND", mine, winner, found
@@ -163,8 +167,9 @@ def _removed_files_read(mine: PreparedCommit, winner: WinningCommit) -> Prepared
     if not winner.num_removes:
         return mine
     condition = "DELTA_CONCURRENT_DELETE_READ"
-    if mine.reads.files:
-        hit = winner.remove_paths.filter(mine.reads.holds(winner.remove_paths))
+    if mine.reads.reads:
+        removed = _unsettled(mine, winner)
+        hit = removed.filter(mine.reads.holds(removed))
         if len(hit):
             values = mine.reads.partition_values(hit[0].as_py())
             raise _file_conflict(ConcurrentDeleteReadException, condition, mine, winner, values)
@@ -181,15 +186,23 @@ def _removed_files_removed(mine: PreparedCommit, winner: WinningCommit) -> Prepa
     removed = {file_key(action.path, None, mine.table): action for action in mine.each(RemoveFile)}
     if not removed:
         return mine
-    hit = winner.remove_paths.filter(
-        pc.is_in(winner.remove_paths, value_set=pa.array(removed, pa.string()))
-    )
+    theirs = _unsettled(mine, winner)
+    hit = theirs.filter(pc.is_in(theirs, value_set=pa.array(removed, pa.string())))
     if len(hit):
         values = removed[hit[0].as_py()].partition_values or {}
         raise _file_conflict(
             ConcurrentDeleteDeleteException, "DELTA_CONCURRENT_DELETE_DELETE", mine, winner, values
         )
     return mine
+
+
+def _unsettled(mine: PreparedCommit, winner: WinningCommit) -> pa.Array:
+    """The paths that the winner removed, as far as they matter to me as files."""
+    removed = winner.remove_paths
+    if not mine.settled:
+        return removed
+    settled = pa.array(mine.settled, pa.string())
+    return removed.filter(pc.invert(pc.is_in(removed, value_set=settled)))
 
 
 RULES: tuple[Rule, ...] = (
@@ -201,12 +214,13 @@ RULES: tuple[Rule, ...] = (
     Rule("row tracking un-backfill", rebase_unbackfill),
     Rule("row ids and row commit versions", rebase_row_ids),
     Rule("type widening versions", rebase_type_widening),
+    Rule("rows of files", rebase_rows),
     Rule("added files", _added_files),
     Rule("removed files read", _removed_files_read),
     Rule("removed files removed", _removed_files_removed),
     Rule("in-commit timestamp", rebase_timestamp),
 )
-"""Every rule, in the order of delta-spark's checks."""
+"""Every rule, in the order of delta-spark's checks; it has none on rows."""
 
 
 def _shown(winner: WinningCommit) -> str:

@@ -35,6 +35,7 @@ from pyspark_delta.kernel.protocol.properties import (
 )
 from pyspark_delta.kernel.storage.uris import resolve_action_path
 from pyspark_delta.kernel.txn.definition import Definition, mapping_mode
+from pyspark_delta.kernel.txn.reads import ReadSet
 from pyspark_delta.kernel.txn.traits import Traits
 
 _F = TypeVar("_F", AddFile, RemoveFile, AddCDCFile)
@@ -132,6 +133,25 @@ def check_vectors(adds: Iterable[AddFile], definition: Definition, traits: Trait
             raise InvalidActionsError("DELTA_ADDING_DELETION_VECTORS_WITH_TIGHT_BOUNDS_DISALLOWED")
 
 
+def check_touched_rows(actions: Sequence[Action], reads: ReadSet) -> None:
+    """Refuse vectors that take more or fewer rows out of a file than the transaction was told."""
+    if not reads.touched:
+        return
+    removed, added = (
+        {
+            _key(action.path, reads.root_uri): action
+            for action in actions
+            if isinstance(action, kind)
+        }
+        for kind in (RemoveFile, AddFile)
+    )
+    for path in reads.touched.keys() & removed.keys() & added.keys():
+        taken = _num_deleted(added[path]) - _num_deleted(removed[path])
+        told = reads.touched[path].changed.cardinality
+        if taken != told:
+            raise _invalid(f"the vector of {path} takes out {taken} rows, but {told} were touched")
+
+
 def check_change_files(actions: Iterable[Action]) -> None:
     """Refuse change files in a commit that changes no data: nobody would read them."""
     has_change_files = changes_data = False
@@ -193,6 +213,11 @@ def _key(path: str, root_uri: str) -> str:
 def _safe_key(path: str, root_uri: str) -> str:
     """As `_key`; UnsafePathError for a path that readers would refuse."""
     return path if _PLAIN_PATH.fullmatch(path) else resolve_action_path(path, root_uri).path
+
+
+def _num_deleted(action: Action) -> int:
+    vector = action.deletion_vector if isinstance(action, AddFile | RemoveFile) else None
+    return 0 if vector is None else vector.cardinality
 
 
 def _vector_id(action: AddFile | RemoveFile) -> str | None:

@@ -46,6 +46,7 @@ from pyspark_delta.kernel.txn.invariants import (
     check_actions,
     check_append_only,
     check_kinds,
+    check_touched_rows,
     without_repeated_transactions,
 )
 from pyspark_delta.kernel.txn.isolation import level_for, table_level
@@ -109,6 +110,7 @@ def prepare(draft: Draft) -> PreparedCommit:
         check_append_only(others, old.metadata, draft.reads.root_uri)
         _check_partitioning(draft, old, new)
     check_actions(others, new, draft.reads.root_uri, traits)
+    check_touched_rows(others, draft.reads)
     has_files = any(isinstance(action, FileAction) for action in others)
     if has_files and any(isinstance(action, Metadata) for action in own_actions):
         old_metadata = None if old is None else old.metadata

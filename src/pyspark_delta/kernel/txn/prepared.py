@@ -7,19 +7,25 @@ Nothing here decides anything: `prepare` makes a `PreparedCommit`, `conflicts` s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_delta.kernel.log.action_frame import ActionFrame
 from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.commit_lines import actions_from_json
-from pyspark_delta.kernel.log.frames import add_table, canonical_paths
+from pyspark_delta.kernel.log.frames import (
+    add_files,
+    add_table,
+    canonical_paths,
+    remove_files,
+)
 from pyspark_delta.kernel.log.json_frames import LARGE_COMMIT_BYTES, frame_from_json
-from pyspark_delta.kernel.protocol.action_parts import StringMap
+from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor, StringMap
 from pyspark_delta.kernel.protocol.actions import (
     Action,
     AddFile,
@@ -31,6 +37,7 @@ from pyspark_delta.kernel.protocol.actions import (
     RemoveFile,
     SetTransaction,
 )
+from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.operations import Operation
 from pyspark_delta.kernel.storage.base import FileInfo
 from pyspark_delta.kernel.txn.isolation import IsolationLevel
@@ -38,6 +45,7 @@ from pyspark_delta.kernel.txn.reads import ReadSet
 from pyspark_delta.kernel.txn.traits import Traits, traits_of
 
 _A = TypeVar("_A", bound=Action)
+ReadVector = Callable[[DeletionVectorDescriptor], DeletionVector]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +56,10 @@ class PreparedCommit:
     `actions` are all of its lines but the first, which is `commit_info`.  `row_id_mark` is the
     largest row id in use below `version`, as far as it is known.  `is_removal_valid` looks again,
     at another version, whether the features that this commit drops are out of use.
+
+    `settled` are paths whose change by the winner at hand is nothing to this commit, since it
+    depends on other rows of them.  `vectors` are those, by path, that a rebased add needs and
+    that no file holds yet.  `read_vector` loads a vector of the table.
     """
 
     txn_id: str
@@ -64,6 +76,9 @@ class PreparedCommit:
     row_id_mark: int
     now_ms: int
     is_removal_valid: Callable[[int], bool] | None = None
+    settled: frozenset[str] = frozenset()
+    vectors: Mapping[str, DeletionVector] = field(default_factory=dict, hash=False)
+    read_vector: ReadVector | None = None
 
     @property
     def table(self) -> str:
@@ -210,6 +225,18 @@ class WinningCommit:
         """The paths it removed, as replay compares them."""
         return canonical_paths(self.files.remove_paths(), self.root_uri)
 
+    def adds_at(self, paths: Iterable[str]) -> list[tuple[str, AddFile]]:
+        """The add actions for these canonical paths."""
+        found = _positions(self.add_paths, paths)
+        actions = self.files.add_actions(found)
+        return list(zip(self.add_paths.take(found).to_pylist(), actions, strict=True))
+
+    def removes_at(self, paths: Iterable[str]) -> list[tuple[str, RemoveFile]]:
+        """The remove actions for these canonical paths."""
+        found = _positions(self.remove_paths, paths)
+        actions = self.files.remove_actions(found)
+        return list(zip(self.remove_paths.take(found).to_pylist(), actions, strict=True))
+
     @property
     def operation(self) -> str | None:
         """What it says it did."""
@@ -246,6 +273,14 @@ class _Files(ABC):
     def remove_paths(self) -> pa.Array:
         """The paths of removes, as written."""
 
+    @abstractmethod
+    def add_actions(self, positions: pa.Array) -> list[AddFile]:
+        """Some of the add actions."""
+
+    @abstractmethod
+    def remove_actions(self, positions: pa.Array) -> list[RemoveFile]:
+        """Some of the remove actions."""
+
 
 class _FewFiles(_Files):
     """Of a small commit: objects, for which columns would cost more than they save."""
@@ -267,6 +302,12 @@ class _FewFiles(_Files):
     def remove_paths(self) -> pa.Array:
         return pa.array([remove.path for remove in self._removes], pa.string())
 
+    def add_actions(self, positions: pa.Array) -> list[AddFile]:
+        return [self._adds[position] for position in positions.to_pylist()]
+
+    def remove_actions(self, positions: pa.Array) -> list[RemoveFile]:
+        return [self._removes[position] for position in positions.to_pylist()]
+
 
 class _ManyFiles(_Files):
     """Of a large commit: columns from the start."""
@@ -287,3 +328,13 @@ class _ManyFiles(_Files):
 
     def remove_paths(self) -> pa.Array:
         return self._frame.removes.column("path").combine_chunks()
+
+    def add_actions(self, positions: pa.Array) -> list[AddFile]:
+        return list(add_files(self._frame.adds.take(positions)))
+
+    def remove_actions(self, positions: pa.Array) -> list[RemoveFile]:
+        return list(remove_files(self._frame.removes.take(positions)))
+
+
+def _positions(names: pa.Array, wanted: Iterable[str]) -> pa.Array:
+    return pc.indices_nonzero(pc.is_in(names, value_set=pa.array(wanted, pa.string())))

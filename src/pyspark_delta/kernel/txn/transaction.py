@@ -19,14 +19,15 @@ from pyspark_delta.errors.conflicts import ConcurrentWriteException
 from pyspark_delta.errors.table import InvalidActionsError, OperationNotAllowedError
 from pyspark_delta.kernel.log.cleanup import YOUNGEST_MS
 from pyspark_delta.kernel.log.commit_info import commit_info_of
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA, canonical_paths
+from pyspark_delta.kernel.log.frames import ADD_SCHEMA, canonical_paths, file_key
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
+from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.operations import Operation, engine_info
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.scan.plan import select_files
-from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, split_partition_part
+from pyspark_delta.kernel.scan.predicates import TRUE, Predicate
 from pyspark_delta.kernel.txn.commit import (
     DEFAULT_ATTEMPTS,
     Written,
@@ -46,7 +47,7 @@ from pyspark_delta.kernel.txn.isolation import can_skip_empty
 from pyspark_delta.kernel.txn.large_commit import as_large, large_commit_chunks, written_aside
 from pyspark_delta.kernel.txn.prepare import Draft, definition_of, prepare
 from pyspark_delta.kernel.txn.prepared import PreparedCommit
-from pyspark_delta.kernel.txn.reads import READ_SCHEMA, ReadSet
+from pyspark_delta.kernel.txn.reads import READ_SCHEMA, Read, ReadSet, TouchedRows
 from pyspark_delta.kernel.txn.traits import as_operation
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,10 @@ _OLD_MS = YOUNGEST_MS // 2
 def random_uuid() -> str:
     """A fresh id."""
     return str(uuid4())
+
+
+def _columns_read(files: pa.Table) -> pa.Table:
+    return files.select(READ_SCHEMA.names)
 
 
 class OptimisticTransaction:
@@ -130,26 +135,51 @@ class OptimisticTransaction:
 
     # Reading.
 
-    def filter_files(self, predicate: Predicate | None = None) -> pa.Table:
+    def filter_files(self, predicate: Predicate | None = None, *, by_row: bool = False) -> pa.Table:
         """The live files that may hold rows for which `predicate` is true; all without one.
 
-        From here on the commit depends on these files, and on none like them being added.
+        From here on the commit depends on these files, and on no row being added for which the
+        predicate is true.  With `by_row` it depends, of the files, on the rows in `touch_rows`
+        and no others: that is for commands which judge each row by itself, and to which a row for
+        which the predicate is not true means nothing.
         """
         files = ADD_SCHEMA.empty_table()
         if self.snapshot is not None:
             files = select_files(self.snapshot, TRUE if predicate is None else predicate)
-        self.record_read(predicate, files)
+        self.record_read(predicate, files, by_row=by_row)
         return files
 
-    def record_read(self, predicate: Predicate | None, files: pa.Table) -> None:
+    def record_read(
+        self, predicate: Predicate | None, files: pa.Table, *, by_row: bool = False
+    ) -> None:
         """Note a read that somebody else made of this snapshot: a predicate and what it gave."""
-        columns = () if self._old is None else self._old.metadata.partition_columns
-        part, _ = split_partition_part(TRUE if predicate is None else predicate, columns)
-        self._reads = replace(
-            self._reads,
-            predicates=(*self._reads.predicates, part),
-            files=(*self._reads.files, files.select(READ_SCHEMA.names)),
-        )
+        condition = TRUE if predicate is None else predicate
+        self._record(Read(predicate=condition, files=_columns_read(files), by_row=by_row))
+
+    def touch_rows(
+        self,
+        changed: Mapping[str, DeletionVector],
+        *,
+        needed: Mapping[str, DeletionVector] | None = None,
+    ) -> None:
+        """Tell which rows the commit takes out of files by vectors, by the paths of the log.
+
+        Another commit that takes other rows out of such a file is then no conflict, as far as the
+        file was read `by_row`: this commit's vector is put together with the other one.  `needed`
+        are rows that are left as they are, but decided what the command did: in a MERGE that
+        inserts, rows that matched a row of the source and that no clause was for.
+        """
+        self._check_open()
+        known = dict(self._reads.touched)
+        for path, rows in changed.items():
+            key = file_key(path, None, self._reads.root_uri)
+            before = known.get(key, TouchedRows())
+            known[key] = replace(before, changed=before.changed.union(rows))
+        for path, rows in (needed or {}).items():
+            key = file_key(path, None, self._reads.root_uri)
+            before = known.get(key, TouchedRows())
+            known[key] = replace(before, needed=before.needed.union(rows))
+        self._reads = replace(self._reads, touched=known)
 
     def read_files(self, paths: Iterable[str]) -> pa.Table:
         """The live files of these paths, as the log spells them, which are read from here on."""
@@ -160,22 +190,22 @@ class OptimisticTransaction:
         wanted = canonical_paths(pa.array(paths, pa.string()), root_uri)
         names = canonical_paths(files.column("path").combine_chunks(), root_uri)
         found = files.filter(pc.is_in(names, value_set=wanted))
-        self._reads = replace(
-            self._reads, files=(*self._reads.files, found.select(READ_SCHEMA.names))
-        )
+        self._record(Read(predicate=None, files=_columns_read(found)))
         return found
 
     def read_whole_table(self) -> None:
         """Depend on every file: no other commit may add or remove one."""
-        self._reads = replace(
-            self._reads, predicates=(*self._reads.predicates, TRUE), whole_table=True
-        )
+        self._record(Read(predicate=TRUE, files=READ_SCHEMA.empty_table()))
+        self._reads = replace(self._reads, whole_table=True)
 
     def txn_version(self, app_id: str) -> int:
         """The last version that an application committed, -1 for none; it is read from here on."""
         self._reads = replace(self._reads, app_ids=self._reads.app_ids | {app_id})
         found = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
         return -1 if found is None else found.version
+
+    def _record(self, read: Read) -> None:
+        self._reads = replace(self._reads, reads=(*self._reads.reads, read))
 
     # Changing what the table is.
 
@@ -328,6 +358,7 @@ class OptimisticTransaction:
             self.log.store,
             attempts=self._attempts,
             now_ms=self.log.now_ms,
+            new_uuid=self._new_uuid,
         )
         return self._finish(written)
 
