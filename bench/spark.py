@@ -60,6 +60,7 @@ class Sizes:
     merge_part: int
     merges: int
     merge_warm_up: int
+    feed_versions: int
     changed_rows: int
     changes: int
     upserts: int
@@ -85,6 +86,7 @@ FULL = Sizes(
     merge_part=1,
     merges=3,
     merge_warm_up=3,
+    feed_versions=1000,
     changed_rows=10_000_000,
     changes=3,
     upserts=50,
@@ -109,6 +111,7 @@ QUICK = Sizes(
     merge_part=20,
     merges=1,
     merge_warm_up=0,
+    feed_versions=12,
     changed_rows=100_000,
     changes=1,
     upserts=3,

@@ -223,6 +223,32 @@ def idle(spark: SparkSession, path: str, checkpoint: str, triggers: int) -> Time
     return Timed(spans[len(spans) // 2], ran)
 
 
+def change_file(spark: SparkSession, path: str, count: int, is_told: bool) -> Timed:
+    """One Parquet file of three columns, or of those and what happened to each row."""
+    kind = "if(id % 2 = 0, 'update_preimage', 'update_postimage') AS _change_type"
+    rows = spark.range(0, count, 1, 1).selectExpr(
+        "id", "id * 1.5D AS amount", "concat('name-', id) AS name", *([kind] if is_told else [])
+    )
+    rows.write.parquet(path)
+    return Timed(0.0)
+
+
+def feed(spark: SparkSession, path: str, condition: str | None) -> Timed:
+    """Every change of a table, counted and summed by what happened."""
+
+    def work() -> list[Any]:
+        reader = spark.read.format("delta").option("readChangeFeed", "true")
+        frame = reader.option("startingVersion", 0).load(path)
+        if condition is not None:
+            frame = frame.where(condition)
+        found = frame.groupBy("_change_type").agg(
+            F.count("*"), F.sum("id"), F.sum("amount"), F.sum("_commit_version")
+        )
+        return sorted([_plain(list(row)) for row in found.collect()], key=str)
+
+    return timed(work)
+
+
 def memory(spark: SparkSession) -> Timed:
     """Bytes that the driver holds: the JVM, and this Python process, now and at most."""
     jvm: Any = spark._jvm
@@ -270,6 +296,8 @@ TASKS: dict[str, Callable[..., Timed]] = {
         stream,
         drain,
         idle,
+        change_file,
+        feed,
         memory,
     )
 }

@@ -21,6 +21,7 @@ from pyspark_delta.errors import (
 if TYPE_CHECKING:
     from pyspark_delta.delta_package import install_as_delta
     from pyspark_delta.kernel.txn.delta_log import DeltaLog
+    from pyspark_delta.spark.commands.change_feed import table_changes, table_changes_by_path
     from pyspark_delta.spark.commands.convert import ConvertToDeltaCommand
     from pyspark_delta.spark.commands.convert_report import ConvertReport
     from pyspark_delta.spark.datasource import DefaultSource
@@ -49,6 +50,8 @@ __all__ = [
     "disable",
     "enable",
     "install_as_delta",
+    "table_changes",
+    "table_changes_by_path",
 ]
 
 # Spark imports every package called `pyspark_*` in search of data sources, also in sessions that
@@ -64,6 +67,8 @@ _LAZY = {
     "disable": "pyspark_delta.spark.session",
     "enable": "pyspark_delta.spark.session",
     "install_as_delta": "pyspark_delta.delta_package",
+    "table_changes": "pyspark_delta.spark.commands.change_feed",
+    "table_changes_by_path": "pyspark_delta.spark.commands.change_feed",
 }
 
 

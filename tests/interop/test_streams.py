@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,13 @@ found = []
 def take(data, number):
     found.append(sorted([list(row) for row in data.select(*columns).collect()], key=str))
 
-reader = spark.readStream.format("delta").options(**options).load(path)
+stream = spark.readStream.format("delta").options(**options).load(path)
+if files:
+    other = spark.readStream.schema("id LONG").json(files).select("id")
+    stream = stream.select("id")
+    stream = other.union(stream) if files_come_first else stream.union(other)
 query = (
-    reader.writeStream.option("checkpointLocation", checkpoint)
+    stream.writeStream.option("checkpointLocation", checkpoint)
     .trigger(availableNow=True)
     .foreachBatch(take)
     .start()
@@ -35,11 +40,33 @@ def batches(
     engine: Ours | Theirs, path: Path, checkpoint: Path, *columns: str, **options: object
 ) -> list[list[list[Any]]]:
     """What each batch of a run of the engine held."""
+    return _run(engine, path, checkpoint, columns, options)
+
+
+def batches_with_files(
+    engine: Ours | Theirs, path: Path, checkpoint: Path, files: Path, *, first: bool = False
+) -> list[list[list[Any]]]:
+    """The same of a stream of JSON files beside the table, in front of it or behind it."""
+    return _run(engine, path, checkpoint, (), {}, files=str(files), files_come_first=first)
+
+
+def _run(
+    engine: Ours | Theirs,
+    path: Path,
+    checkpoint: Path,
+    columns: Sequence[str],
+    options: Mapping[str, object],
+    *,
+    files: str = "",
+    files_come_first: bool = False,
+) -> list[list[list[Any]]]:
     found: list[list[list[Any]]] = engine.python(
         _DRAIN,
         path=path,
         checkpoint=checkpoint,
         columns=list(columns) or ["id"],
+        files=files,
+        files_come_first=files_come_first,
         options={key: str(value) for key, value in options.items()},
     )
     return found
@@ -124,6 +151,30 @@ def test_vectors_and_mapped_columns_agree(pair: Pair, table_path: Path, tmp_path
 
 
 @pytest.mark.slow
+def test_files_beside_a_table_stay_with_the_engine_that_began(
+    pair: Pair, table_path: Path, tmp_path: Path
+) -> None:
+    """Nothing comes twice: whoever would look for the files' state elsewhere is stopped."""
+    files = tmp_path / "files"
+    pair.theirs.write("SELECT 7L AS id", table_path)
+    pair.theirs.python("spark.range(10, 12).coalesce(1).write.json(files)", files=str(files))
+    for engine, other, refusal in (
+        (pair.ours, pair.theirs, "v1000000"),
+        (pair.theirs, pair.ours, "DELTA_STREAMING_SOURCES_NUMBERED_OTHERWISE"),
+    ):
+        checkpoint = tmp_path / f"begun by {type(engine).__name__}"
+        found = batches_with_files(engine, table_path, checkpoint, files)
+        assert found == [[[10], [11], [7]]]
+        with pytest.raises(Exception, match=refusal):
+            batches_with_files(other, table_path, checkpoint, files)
+        assert batches_with_files(engine, table_path, checkpoint, files) == []
+    # In front of the table they have the same number for both.
+    for engine, expected in ((pair.ours, [[[10], [11], [7]]]), (pair.theirs, []), (pair.ours, [])):
+        checkpoint = tmp_path / "goes back and forth"
+        assert batches_with_files(engine, table_path, checkpoint, files, first=True) == expected
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_change_feeds_agree(pair: Pair, table_path: Path, tmp_path: Path, vectors: str) -> None:
     pair.theirs.sql(
@@ -142,6 +193,47 @@ def test_change_feeds_agree(pair: Pair, table_path: Path, tmp_path: Path, vector
             pair.theirs.sql(f"UPDATE {table(table_path)} SET p = 'y' WHERE id = 3")
             pair.theirs.sql(f"DELETE FROM {table(table_path)} WHERE id > 7")
             pair.theirs.write("SELECT 20L AS id, 'z' AS p", table_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_offsets_of_change_feeds_agree_under_every_limit(
+    pair: Pair, table_path: Path, tmp_path: Path, vectors: str
+) -> None:
+    """Commits with change files, with vectors, with neither, without rows; and one that says
+    that it changed none."""
+    place = table(table_path)
+    pair.theirs.sql(
+        f"CREATE TABLE {place} (id LONG, p STRING) USING delta PARTITIONED BY (p) TBLPROPERTIES"
+        " ('delta.enableChangeDataFeed' = 'true',"
+        f" 'delta.enableDeletionVectors' = '{vectors}')"
+    )
+    text = "SELECT id, CAST(id % 3 AS STRING) AS p FROM range({}, {}, 1, 1)"
+    pair.theirs.write(text.format(0, 12), table_path)
+    pair.theirs.sql(f"UPDATE {place} SET id = id + 100 WHERE id < 4")
+    pair.theirs.sql(f"DELETE FROM {place} WHERE id IN (7, 8, 9)")
+    pair.theirs.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('a' = 'b')")
+    pair.theirs.sql(f"DELETE FROM {place} WHERE p = '2' AND id < 6")
+    pair.theirs.sql(
+        f"MERGE INTO {place} t USING (SELECT 10L AS id) s ON t.id = s.id"
+        " WHEN MATCHED AND t.p = 'none' THEN DELETE"
+    )
+    pair.theirs.write(text.format(20, 23), table_path)
+    pair.theirs.sql(f"DELETE FROM {place} WHERE p = '1'")
+    columns = ["id", "p", "_change_type", "_commit_version"]
+    cases: list[dict[str, object]] = [
+        {"maxFilesPerTrigger": 1},
+        {"maxFilesPerTrigger": 3},
+        {"maxFilesPerTrigger": 7},
+        {"maxBytesPerTrigger": "1k"},
+        {"maxFilesPerTrigger": 2, "excludeRegex": "p=[02]"},
+    ]
+    for number, limits in enumerate(cases):
+        options = {"readChangeFeed": "true", "startingVersion": 0, **limits}
+        one, two = tmp_path / f"one {number}", tmp_path / f"two {number}"
+        found = batches(pair.ours, table_path, one, *columns, **options)
+        assert found == batches(pair.theirs, table_path, two, *columns, **options), limits
+        assert offsets(one) == offsets(two), limits
 
 
 @pytest.mark.slow

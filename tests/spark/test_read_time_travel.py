@@ -81,7 +81,7 @@ def test_what_is_asked_for_twice_or_is_not_there_is_told_by_name(
     assert condition(spark, table_path, versionAsOf=99) == "DELTA_VERSION_NOT_FOUND"
     assert condition(spark, table_path, timestampAsOf="no time") == "DELTA_TIMESTAMP_INVALID"
     assert condition(spark, tmp_path / "nö 100%") == "DELTA_TABLE_NOT_FOUND"
-    assert condition(spark, table_path, readChangeFeed=True) == "DELTA_OPERATION_NOT_ALLOWED"
+    assert condition(spark, table_path, readChangeFeed=True) == "DELTA_NO_START_FOR_CDC_READ"
 
 
 def test_versions_beyond_the_retention_of_their_files_are_refused(

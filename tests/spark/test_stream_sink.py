@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, SQLContext
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -102,6 +103,43 @@ def test_a_batch_that_is_committed_already_is_left_out(
     assert ids(table) == [1, 1, 2, 2, 3, 3]
 
 
+def test_a_batch_is_checked_before_it_is_left_out(
+    table: SparkTable, feed: Feed, checkpoint: Path
+) -> None:
+    run(writer(feed.add(*rows(1)).stream(), checkpoint), table.path)
+    for name in ("0", ".0.crc"):
+        (checkpoint / "commits" / name).unlink()
+    more = feed.stream().withColumn("more", F.lit(1))
+    with fails_with("DELTA_METADATA_MISMATCH.SCHEMA_MISMATCH"):
+        run(writer(more, checkpoint), table.path)
+    with fails_with("DELTA_NULL_SCHEMA_IN_STREAMING_WRITE"):
+        run(writer(feed.stream().withColumn("more", F.lit(None)), checkpoint), table.path)
+    # The column is welcome, but its batch is known: nothing of it comes.
+    run(writer(more, checkpoint, mergeSchema=True), table.path)
+    assert table.log.update().version == 0
+    assert table.read().columns == ["id", "s"]
+    run(writer(feed.add(*rows(2)).stream(), checkpoint), table.path)
+    assert ids(table) == [1, 2]
+
+
+def test_a_table_that_is_deleted_under_a_query_is_made_again(
+    table: SparkTable, feed: Feed, checkpoint: Path
+) -> None:
+    query = writer(feed.add(*rows(1)).stream(), checkpoint).start(str(table.path))
+    try:
+        query.processAllAvailable()
+        first = table.log.update().metadata.id
+        shutil.rmtree(table.path)
+        feed.add(*rows(2))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert query.exception() is None
+    assert ids(table) == [2]
+    assert table.log.update().metadata.id != first
+    assert table.log.snapshot.transactions[query.id].version == 1
+
+
 def test_a_batch_without_rows_is_recorded(table: SparkTable, feed: Feed, checkpoint: Path) -> None:
     feed.add(*rows(1))
     query = run(writer(feed.stream().where("id < 0"), checkpoint), table.path)
@@ -156,6 +194,8 @@ def test_a_sink_says_what_it_is(table: SparkTable) -> None:
     assert not sink("append", overwriteSchema="true").can_overwrite_schema
     with conf(table.spark, spark__databricks__delta__schema__autoMerge__enabled="true"):
         assert sink("append").can_merge_schema
+    context = SQLContext(table.spark.sparkContext, table.spark)
+    assert str(DeltaSink(context, str(table.path), [], "append", {})) == str(sink("append"))
     with pytest.raises(DeltaError) as error:
         sink("append").add_batch(0, table.spark.range(1))
     assert "outside of a streaming query" in str(error.value)

@@ -159,3 +159,8 @@ def test_a_batch_that_reads_its_own_table_depends_on_it(
     streams.write(feed.add({"id": 1, "s": "new"}).stream().join(known, "id", "left_anti"))
     assert table.info.is_blind_append is False
     assert table.rows == [(1, "new"), (300, "7"), (300, "here")]
+    # A stream of the table into itself ends, where it ends with what is there.
+    own = table.spark.readStream.format("delta").load(str(table.path))
+    streams.write(own.selectExpr("id + 1000 AS id", "s"))
+    assert table.info.is_blind_append is False
+    assert sorted(row[0] for row in table.rows) == [1, 300, 300, 1001, 1300, 1300]

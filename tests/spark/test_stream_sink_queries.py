@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import time
 import weakref
 from collections.abc import Iterator
@@ -250,6 +251,38 @@ def test_streams_that_append_to_one_table_never_conflict(table: SparkTable, tmp_
         finish(query)
     assert [row[0] for row in table.rows] == sorted([*range(0, 50, 10), *range(1, 50, 10), 99])
     assert table.log.snapshot.version == 10
+
+
+def test_rows_come_from_spark_s_other_sources(table: SparkTable, tmp_path: Path) -> None:
+    table.write(table.spark.range(0))
+    rate = table.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+    query = writer(rate.select(F.col("value").alias("id")), tmp_path / "rate").start(
+        str(table.path)
+    )
+    try:
+        end = time.monotonic() + SECONDS
+        while table.log.update().version < 3 and time.monotonic() < end:
+            time.sleep(0.05)
+    finally:
+        query.stop()
+    found = sorted(row[0] for row in table.rows)
+    assert found == list(range(len(found)))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+        lines = table.spark.readStream.format("socket").options(host=host, port=port).load()
+        query = writer(lines.selectExpr("CAST(value AS LONG) AS id"), tmp_path / "socket").start(
+            str(table.path)
+        )
+        try:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"-1\n-2\n")
+                end = time.monotonic() + SECONDS
+                while table.read().where("id < 0").count() < 2 and time.monotonic() < end:
+                    time.sleep(0.05)
+        finally:
+            query.stop()
+    assert sorted(row[0] for row in table.rows) == [-2, -1, *found]
 
 
 def test_foreach_batch_writes_once(table: SparkTable, feed: Feed, tmp_path: Path) -> None:

@@ -95,7 +95,8 @@ def test_limits_admit_one_file_whatever_its_size() -> None:
     assert [limits.admit(10**12) for _ in range(3)] == [True, True, False]
     limits = AdmissionLimits(max_files=10, max_bytes=5)
     assert [limits.admit(2) for _ in range(4)] == [True, True, True, False]
-    assert AdmissionLimits(max_files=None, max_bytes=None).files_left == 1000
+    limits = AdmissionLimits(max_files=None, max_bytes=None)
+    assert [limits.admit(10**12) for _ in range(1001)] == [True] * 1000 + [False]
 
 
 def test_files_that_belong_together_are_admitted_as_one() -> None:
@@ -106,3 +107,10 @@ def test_files_that_belong_together_are_admitted_as_one() -> None:
     assert limits.admit(1)
     assert not limits.admit_commit([1, 1, 1])
     assert AdmissionLimits(max_files=1, max_bytes=None).admit_commit([])
+    limits = AdmissionLimits(max_files=3, max_bytes=None)
+    limits.pass_mark()
+    assert not limits.admit_commit([1, 1], marks=2)
+    limits = AdmissionLimits(max_files=4, max_bytes=None)
+    limits.pass_mark()
+    assert limits.admit_commit([1, 1], marks=2)
+    assert not limits.has_room

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +20,8 @@ from pyspark_delta.errors import (
     VersionNotFoundError,
 )
 from pyspark_delta.errors.storage import FileMissingError
-from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.ops.stream_changes import StreamRules
-from pyspark_delta.kernel.ops.stream_commits import FileRun, adds_table
+from pyspark_delta.kernel.ops.stream_commits import adds_table
 from pyspark_delta.kernel.ops.stream_definitions import StreamDefinition
 from pyspark_delta.kernel.ops.stream_run import StreamRun, StreamSettings
 from pyspark_delta.kernel.protocol.actions import CommitInfo, Metadata, Protocol
@@ -29,59 +29,7 @@ from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.protocol.types import DOUBLE, LONG, STRING, StructField, StructType
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.log_builder import SCHEMA, LogBuilder, add, metadata, remove
-
-TABLE_ID = metadata().id
-
-
-def log_of(builder: LogBuilder) -> TableLog:
-    return TableLog(builder.store, now_ms=lambda: 0)
-
-
-def run_of(builder: LogBuilder, **settings: Any) -> StreamRun:
-    log = log_of(builder)
-    return StreamRun(log, StreamSettings(**settings), definition_of(log))
-
-
-def definition_of(log: TableLog, **more: Any) -> StreamDefinition:
-    snapshot = log.update()
-    return StreamDefinition(
-        metadata=snapshot.metadata, protocol=snapshot.protocol, version=snapshot.version, **more
-    )
-
-
-def offset(version: int, index: int = -1, *, is_initial: bool = False) -> str:
-    fields = {
-        "sourceVersion": 3 if index in (-19, -20) else 1,
-        "reservoirId": TABLE_ID,
-        "reservoirVersion": version,
-        "index": index,
-        "isStartingVersion": is_initial,
-    }
-    return json.dumps(fields, separators=(",", ":"))
-
-
-def paths(runs: list[FileRun]) -> list[str]:
-    return [
-        path
-        for run in runs
-        for path in (
-            run.rows.column("path").to_pylist()
-            if isinstance(run.rows, pa.Table)
-            else [row["path"] for row in run.rows]
-        )
-    ]
-
-
-def drained(run: StreamRun, start: str | None = None) -> list[tuple[list[str], str]]:
-    """Batches until nothing new comes, each with its offset."""
-    found: list[tuple[list[str], str]] = []
-    for _ in range(100):
-        end = run.latest_offset(start)
-        if end == start or end is None:
-            return found
-        found.append((paths(run.batch(start, end)), end))
-        start = end
-    raise AssertionError("the stream does not end")
+from tests.support.stream_runs import definition_of, drained, log_of, offset, paths, run_of
 
 
 @pytest.fixture
@@ -296,6 +244,12 @@ def test_a_gap_in_the_log_stops_the_stream_or_is_passed_over(builder: LogBuilder
     assert caught.value.parameters["earliestVersion"] == "4"
     lenient = StreamRun(log, StreamSettings(fail_on_data_loss=False), definition)
     assert drained(lenient, offset(2)) == [(["4"], offset(6))]
+    # A batch that was begun: its last commit may be among those that are gone.
+    strict = StreamRun(log, StreamSettings(), definition)
+    for end, left in ((offset(4), []), (offset(5), ["4"])):
+        assert paths(lenient.batch(offset(2), end)) == left
+        with pytest.raises(StreamError):
+            strict.batch(offset(2), end)
 
 
 def test_a_single_commit_that_is_gone_is_found(builder: LogBuilder) -> None:
@@ -446,3 +400,42 @@ def test_commits_that_come_while_the_end_is_looked_for_are_no_gap() -> None:
     assert run.latest_offset(offset(1)) == offset(1)
     store.late = (add("1").json.encode(), add("2").json.encode())
     assert drained(run, offset(1)) == [(["1", "2"], offset(3))]
+
+
+# What a run costs.
+
+
+def peak_of(count: int, **settings: Any) -> int:
+    """The most memory that a run over so many commits takes once it has begun, in bytes.
+
+    To begin with a version, the log is listed once.
+    """
+    recording = metadata(configuration={"delta.enableChangeDataFeed": "true"})
+    builder = LogBuilder(MemoryStore()).create(metadata_action=recording)
+    stats = json.dumps({"numRecords": 1, "minValues": {"v": "x" * 50}})
+    for number in range(count):
+        builder.commit(*(add(f"{number}-{i}", stats=stats) for i in range(2)))
+    run = run_of(builder, max_files=10, starting_version=0, **settings)
+    run.end_now()
+    start = run.latest_offset(None)
+    tracemalloc.start()
+    arrow = pa.total_allocated_bytes()
+    try:
+        for _ in range(count):
+            end = run.latest_offset(start)
+            if end == start:
+                break
+            assert end is not None
+            run.batch(start, end)
+            run.commit(end)
+            start = end
+        assert start == offset(count + 1)
+        grown: int = pa.total_allocated_bytes() - arrow
+        return tracemalloc.get_traced_memory()[1] + grown
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("settings", [{}, {"reads_changes": True}])
+def test_a_long_log_takes_no_more_memory_than_a_short_one(settings: dict[str, bool]) -> None:
+    assert peak_of(600, **settings) < peak_of(50, **settings) + 100_000

@@ -28,8 +28,8 @@ from pyspark_delta.kernel.protocol.types import (
     StructType,
 )
 from pyspark_delta.kernel.storage.memory import MemoryStore
-from tests.stream.test_stream_run import offset, paths
 from tests.support.log_builder import LogBuilder, add, metadata
+from tests.support.stream_runs import offset, paths
 
 SOURCE = "file:/checkpoint/sources/0"
 PROTOCOL = Protocol(

@@ -22,6 +22,7 @@ DeltaError                                       condition, parameters, sqlstate
 ├── TooManyAttemptsError                         try again later
 ├── PostCommitHookError                          nothing: the commit stands
 ├── StreamError                                  restart, allow the change, or begin anew
+├── ChangeFeedError                              ask for another range of changes
 ├── DeltaConcurrentModificationException         read again and repeat
 │   ├── ConcurrentWriteException
 │   ├── MetadataChangedException
@@ -64,6 +65,7 @@ from pyspark_delta.errors.storage import (
 )
 from pyspark_delta.errors.table import (
     AppendOnlyError,
+    ChangeFeedError,
     CommitStateUnknownError,
     ConstraintError,
     CorruptLogError,
@@ -88,6 +90,7 @@ from pyspark_delta.errors.table import (
 
 __all__ = [
     "AppendOnlyError",
+    "ChangeFeedError",
     "CommitStateUnknownError",
     "ConcurrentAppendException",
     "ConcurrentDeleteDeleteException",

@@ -96,3 +96,7 @@ class StreamError(DeltaError):
 
     A checkpoint of another table, commits that are gone, changed rows, a changed schema.
     """
+
+
+class ChangeFeedError(DeltaError):
+    """The changes asked for cannot be told: ask for another range, or for other columns."""

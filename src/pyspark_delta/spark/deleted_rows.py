@@ -27,14 +27,29 @@ _KEPT_BYTES = 64 * 1024 * 1024
 def row_bits(vector: DeletionVector) -> bytes:
     """A bit for each row up to the last one that is gone, lowest bit first, in whole words."""
     last = vector.max_row
-    if last is None:
-        return b""
-    rows = vector.rows_between(0, last + 1)
-    indices = pa.Array.from_buffers(pa.uint64(), len(rows), [None, pa.py_buffer(rows)])
+    return b"" if last is None else _bits(vector, 0, last)
+
+
+def stretch_bits(vector: DeletionVector) -> tuple[int, bytes]:
+    r"""The row of the first bit, and bits from the first row of the vector to its last.
+
+    >>> stretch_bits(DeletionVector([1000, 1001]))
+    (960, b'\x00\x00\x00\x00\x00\x03\x00\x00')
+    """
+    first, last = vector.min_row, vector.max_row
+    if first is None or last is None:
+        return 0, b""
+    start = first // (8 * _WORD) * (8 * _WORD)
+    return start, _bits(vector, start, last - start)
+
+
+def _bits(vector: DeletionVector, start: int, last: int) -> bytes:
+    """The bits of the rows from `start` on; the last one that is set is that of `start + last`."""
+    rows = vector.rows_between(start, start + last + 1)
+    found = pa.Array.from_buffers(pa.uint64(), len(rows), [None, pa.py_buffer(rows)])
+    indices = pc.subtract(found.cast(pa.int64()), start)
     # Arrow marks which of an array's values are there by just these bits.
-    scattered = pc.scatter(
-        pa.repeat(pa.scalar(True), len(rows)), indices.cast(pa.int64()), max_index=last
-    )
+    scattered = pc.scatter(pa.repeat(pa.scalar(True), len(rows)), indices, max_index=last)
     marks = scattered.buffers()[0]
     size = -(-(last + 1) // (8 * _WORD)) * _WORD
     if marks is None:  # every row is gone

@@ -60,6 +60,13 @@ class FileRun:
             found = [row.get("size") for row in self.rows[start : start + most]]
         return [size or 0 for size in found]
 
+    def paths(self, start: int, most: int) -> list[str]:
+        """Paths of at most so many files from `start` on."""
+        if isinstance(self.rows, pa.Table):
+            found: list[str] = self.rows.column("path").slice(start, most).to_pylist()
+            return found
+        return [row["path"] for row in self.rows[start : start + most]]
+
     def part(self, start: int, stop: int) -> FileRun:
         """The files from `start` to before `stop`."""
         if isinstance(self.rows, pa.Table):
@@ -73,7 +80,7 @@ class StreamCommit:
     """What a stream wants to know of a commit.
 
     `files` are those that change data, in the order of the log.  `removed` is the first file that
-    was removed with its data.
+    was removed with its data.  `has_vectors` is told of commits that are read for their changes.
     """
 
     version: int
@@ -83,15 +90,12 @@ class StreamCommit:
     metadata: Metadata | None
     protocol: Protocol | None
     info: CommitInfo | None
+    has_vectors: bool = False
 
     @property
-    def must_stay_whole(self) -> bool:
-        """Whether its files belong into one batch: both sides of an update do."""
-        if self.files.kinds is None or isinstance(self.files.rows, pa.Table):
-            return False
-        return "cdc" in self.files.kinds or any(
-            row.get("deletionVector") is not None for row in self.files.rows
-        )
+    def tells_changes(self) -> bool:
+        """Whether its files are change files."""
+        return self.files.kinds is not None and "cdc" in self.files.kinds
 
 
 def adds_table(runs: Sequence[FileRun]) -> pa.Table:
@@ -165,10 +169,14 @@ def parse_changes(path: str, version: int, data: bytes, *, time_ms: int) -> Stre
     chosen: list[tuple[int, ChangeKind, dict[str, Any]]] = [
         (number, "cdc", value) for number, value in found["cdc"]
     ]
-    if not chosen and not _changes_nothing(info):
+    has_vectors = False
+    if not chosen:
         both: tuple[ChangeKind, ChangeKind] = ("add", "remove")
         chosen = [(number, kind, value) for kind in both for number, value in found[kind]]
         chosen.sort(key=lambda each: each[0])
+        has_vectors = any(value.get("deletionVector") is not None for _, _, value in chosen)
+        if changes_nothing(info):
+            chosen = []
     if info is not None and info.in_commit_timestamp is not None:
         time_ms = info.in_commit_timestamp
     return StreamCommit(
@@ -184,6 +192,7 @@ def parse_changes(path: str, version: int, data: bytes, *, time_ms: int) -> Stre
         metadata=_last(others, Metadata),
         protocol=_last(others, Protocol),
         info=info,
+        has_vectors=has_vectors,
     )
 
 
@@ -297,7 +306,7 @@ def _last(actions: Sequence[Any], kind: type[Any]) -> Any:
     return next((each for each in reversed(actions) if isinstance(each, kind)), None)
 
 
-def _changes_nothing(info: CommitInfo | None) -> bool:
+def changes_nothing(info: CommitInfo | None) -> bool:
     """Whether the commit is a MERGE that rewrote files and changed no row."""
     if info is None or info.operation != "MERGE":
         return False

@@ -30,29 +30,29 @@ class AdmissionLimits:
         """Whether another file is admitted."""
         return self._files_left > 0 and self._bytes_left > 0
 
-    @property
-    def files_left(self) -> int:
-        """How many files at most are admitted from here on."""
-        return max(self._files_left, 0)
-
     def admit(self, size: int) -> bool:
         """Whether a file of that size is part of the batch."""
         has_room = self.has_room
         self._take(1, size)
         return has_room
 
-    def admit_commit(self, sizes: Sequence[int]) -> bool:
+    def admit_commit(self, sizes: Sequence[int], *, marks: int = 0) -> bool:
         """Whether files that must not be parted are all part of the batch.
 
-        The first commit of a batch always is, else a stream could stand still.
+        The first commit of a batch always is, else a stream could stand still.  `marks` are entries
+        that stand for no file; delta-spark counts them here, and only here.
         """
-        if not sizes:
+        count, size = len(sizes) + marks, sum(sizes)
+        if not count:
             return True
-        fits = self._files_left >= len(sizes) and self._bytes_left >= sum(sizes)
+        fits = self._files_left >= count and self._bytes_left >= size
         is_admitted = fits or not self._has_commit
-        self._has_commit = True
-        self._take(len(sizes), sum(sizes))
+        self._take(count, size)
         return is_admitted
+
+    def pass_mark(self) -> None:
+        """Take an entry that stands for no file: it costs nothing, but the batch has begun."""
+        self._has_commit = True
 
     def _take(self, files: int, size: int) -> None:
         self._files_left -= files

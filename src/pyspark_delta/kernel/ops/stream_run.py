@@ -23,7 +23,12 @@ from pyspark_delta.errors.table import (
 from pyspark_delta.kernel.log.segment import list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.table_log import TableLog
-from pyspark_delta.kernel.ops.stream_changes import StreamChanges, StreamRules, StreamStep
+from pyspark_delta.kernel.ops.stream_changes import (
+    StreamChanges,
+    StreamRules,
+    StreamStep,
+    check_feed,
+)
 from pyspark_delta.kernel.ops.stream_commits import CommitReader, FileRun
 from pyspark_delta.kernel.ops.stream_definitions import StreamDefinition
 from pyspark_delta.kernel.ops.stream_limits import AdmissionLimits
@@ -97,13 +102,7 @@ class StreamRun:
             fail_on_data_loss=settings.fail_on_data_loss,
             reads_changes=settings.reads_changes,
         )
-        self._changes = StreamChanges(
-            self._commits,
-            definition,
-            table=self._table,
-            rules=None if settings.reads_changes else settings.rules,
-            snapshot_at=self._snapshot_at,
-        )
+        self._changes = self._changes_of(definition)
         self._held: Snapshot | None = None
         self._ends_now = False
         self._bound: DeltaSourceOffset | None = None
@@ -180,6 +179,17 @@ class StreamRun:
         self._held = None
         self._changes.forget_initial()
 
+    def _changes_of(self, definition: StreamDefinition) -> StreamChanges:
+        settings = self._settings
+        return StreamChanges(
+            self._commits,
+            definition,
+            table=self._table,
+            rules=None if settings.reads_changes else settings.rules,
+            snapshot_at=self._snapshot_at,
+            excluded=settings.excluded,
+        )
+
     # Where a stream begins.
 
     def _starting_offset(self) -> DeltaSourceOffset:
@@ -253,6 +263,8 @@ class StreamRun:
 
     def _check_current(self, snapshot: Snapshot) -> None:
         """Refuse to begin with a table that changed since the query was made."""
+        if self._settings.reads_changes:
+            check_feed(snapshot.metadata, snapshot.version)
         if self._definition.is_tracked:
             return
         try:
@@ -268,16 +280,23 @@ class StreamRun:
 
     def _check_start(self, version: int) -> None:
         """Once a run: what was read before must fit what the run reads with."""
-        if self._is_checked or self._definition.is_tracked:
+        if self._is_checked:
             return
         self._is_checked = True
+        definition, reads_changes = self._definition, self._settings.reads_changes
+        if definition.is_tracked:
+            if reads_changes:
+                check_feed(definition.metadata, definition.version)
+            return
         try:
             snapshot = self._log.snapshot_at(version=version)
         except DeltaError:
-            if self._definition.metadata.configuration.get(MODE_KEY, "none") != "none":
+            if definition.metadata.configuration.get(MODE_KEY, "none") != "none":
                 raise StreamError("DELTA_STREAMING_CHECK_COLUMN_MAPPING_NO_SNAPSHOT") from None
             return
-        self._definition.check_followed(snapshot.metadata, snapshot.version)
+        if reads_changes:
+            check_feed(snapshot.metadata, version)
+        definition.check_followed(snapshot.metadata, snapshot.version)
 
     def _check_not_replaced(self) -> None:
         """Refuse to go on with another table that was made at the same place."""
@@ -325,13 +344,7 @@ class StreamRun:
         if self._definition.differs(metadata, protocol, version):
             raise StreamError("DELTA_STREAMING_METADATA_EVOLUTION")
         self._definition = replace(self._definition, version=version, is_tracked=True)
-        self._changes = StreamChanges(
-            self._commits,
-            self._definition,
-            table=self._table,
-            rules=None if self._settings.reads_changes else self._settings.rules,
-            snapshot_at=self._snapshot_at,
-        )
+        self._changes = self._changes_of(self._definition)
 
     def _check_one_schema(
         self, older: StreamDefinition, metadata: Metadata, first: int, last: int

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from pyspark_delta.errors.table import (
-    OperationNotAllowedError,
-    TableNotFoundError,
-    VersionNotFoundError,
-)
+from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.partition_values import parse_partition_directory
-from pyspark_delta.kernel.protocol.properties import DELETED_FILE_RETENTION, property_value
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.spark.commands.change_feed import reads_changes, run_change_feed
+from pyspark_delta.spark.file_retention import check_retention
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.reader import TIME_ZONE, read_snapshot
 from pyspark_delta.spark.table_access import hadoop_location, is_same_location, open_log
 from pyspark_delta.spark.time_travel import asked_snapshot, names_version
 from pyspark_delta.spark.types import to_spark_type
 
-_ENFORCES_RETENTION = (
-    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
-)
-_CHANGE_FEED = ("readChangeFeed", "readChangeData")
-_HOUR_MS = 3_600_000
-
 
 def run_load(spark: SparkSession, path: str, options: DeltaOptions) -> DataFrame:
     """The table at `path`, at the version or time that the options or the path itself ask for.
 
-    A path to a partition of a table reads that partition.
+    A path to a partition of a table reads that partition.  Options may ask for changes instead.
     """
-    for option in _CHANGE_FEED:
-        if options.flag(option):
-            raise OperationNotAllowedError("DELTA_OPERATION_NOT_ALLOWED", operation=option)
+    if reads_changes(options):
+        return run_change_feed(spark, path, options)
     try:
         snapshot = chosen_snapshot(spark, path, options)
     except TableNotFoundError:
@@ -60,7 +50,7 @@ def chosen_snapshot(spark: SparkSession, path: str, options: DeltaOptions) -> Sn
 
     snapshot = asked_snapshot(opened, path, options, lambda _: spark.conf.get(TIME_ZONE) or "UTC")
     if names_version(path, options):
-        _check_retention(spark, logs[-1], snapshot)
+        check_retention(spark, logs[-1], snapshot)
     return snapshot
 
 
@@ -73,21 +63,6 @@ def is_time_travel(path: str, options: DeltaOptions, snapshot: Snapshot) -> bool
         return True
     location = hadoop_location(snapshot.store.root_uri)
     return names_version(path, options) and not is_same_location(location, path)
-
-
-def _check_retention(spark: SparkSession, log: DeltaLog, snapshot: Snapshot) -> None:
-    """Refuse a version whose files VACUUM may have deleted by now; the newest has all of its."""
-    if spark.conf.get(_ENFORCES_RETENTION, "true") != "true":
-        return
-    retention_ms = property_value(snapshot.metadata.configuration, DELETED_FILE_RETENTION)
-    if retention_ms is None or snapshot.timestamp >= log.now_ms() - retention_ms:
-        return
-    if snapshot.version == log.update().version:
-        return
-    raise VersionNotFoundError(
-        "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION",
-        deletedFileRetention=retention_ms // _HOUR_MS,
-    )
 
 
 def _partition_path(path: str) -> tuple[str, tuple[tuple[str, str | None], ...]]:

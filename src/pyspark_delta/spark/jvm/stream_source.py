@@ -44,10 +44,18 @@ class QueryRun:
     @property
     def source_number(self) -> int:
         """Which of the query's sources is asking, counted from 0."""
-        execution = self._execution()
-        sources = [] if execution is None else items(execution.sources().distinct())
-        hashes = [each.hashCode() for each in sources]
+        hashes = [each.hashCode() for each in self._sources()]
         return hashes.index(self._source_hash) if self._source_hash in hashes else 0
+
+    @property
+    def are_ours(self) -> list[bool]:
+        """Of each of the query's sources, whether it is in Python, and not made by Spark."""
+        is_proxy = self._jvm.static("java.lang.reflect.Proxy", "isProxyClass")
+        return [bool(is_proxy(each.getClass())) for each in self._sources()]
+
+    def _sources(self) -> list[Any]:
+        execution = self._execution()
+        return [] if execution is None else items(execution.sources().distinct())
 
     def _execution(self) -> Any:
         if not self.query_id:

@@ -27,6 +27,14 @@ def stream_settings(
             version="startingVersion",
             timestamp="startingTimestamp",
         )
+    fails_on_loss = _flag(options, "failOnDataLoss", default=True)
+    if not fails_on_loss and schema_location(options) is not None:
+        raise PropertyError(
+            "DELTA_ILLEGAL_OPTION",
+            input="false",
+            name="failOnDataLoss",
+            explain="a lost commit may have changed the schema, and there is a schema location",
+        )
     ignores_changes = _flag(options, "ignoreChanges") or _flag(options, "ignoreFileDeletion")
     return StreamSettings(
         max_files=_max_files(options),
@@ -39,7 +47,7 @@ def stream_settings(
             ignore_changes=ignores_changes,
             skip_change_commits=_flag(options, "skipChangeCommits"),
         ),
-        fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
+        fail_on_data_loss=fails_on_loss,
         excluded=_pattern(options),
         reads_changes=_flag(options, "readChangeFeed") or _flag(options, "readChangeData"),
         is_lenient=settings.get(_LENIENT, "false").lower() == "true",

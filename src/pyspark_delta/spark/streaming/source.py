@@ -14,11 +14,13 @@ from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors.table import SchemaError, StreamError, TableNotFoundError
 from pyspark_delta.kernel.log.chosen_files import ChosenFiles
+from pyspark_delta.kernel.ops.stream_checkpoints import guard_numbers, is_last_batch_done
 from pyspark_delta.kernel.ops.stream_commits import CommitReader, FileRun, adds_table
 from pyspark_delta.kernel.ops.stream_definitions import StreamDefinition
 from pyspark_delta.kernel.ops.stream_run import StreamRun, StreamSettings
 from pyspark_delta.kernel.ops.stream_schema_log import SchemaLog
 from pyspark_delta.kernel.protocol.schema_merge import as_nullable
+from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allowed_stores
 from pyspark_delta.spark.chosen_rows import ChosenSource
@@ -40,6 +42,10 @@ from pyspark_delta.spark.types import from_spark
 
 _ALLOWS_ANY_LOCATION = (
     "spark.databricks.delta.streaming.allowSchemaLocationOutsideCheckpointLocation"
+)
+
+_GONE = frozenset(
+    {"DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE", "DELTA_MISSING_FILES_UNEXPECTED_VERSION"}
 )
 
 
@@ -94,6 +100,11 @@ class DeltaSource(StreamSource):
     def reader(self, run: QueryRun) -> StreamReader:
         """The reader of a run: it keeps the columns of the DataFrame, whatever came since."""
         definition = self.definition
+        place = run.checkpoint
+        checkpoint = None if place is None else open_log(self._spark, place).store
+        ours = run.are_ours
+        if checkpoint is not None and not all(ours):
+            guard_numbers(checkpoint, ours)
         if self._location is None:
             snapshot = self._log.update()
             if snapshot.metadata.id != definition.metadata.id:
@@ -103,9 +114,9 @@ class DeltaSource(StreamSource):
                     newTableId=snapshot.metadata.id,
                 )
             definition = replace(definition, protocol=snapshot.protocol)
-            return _Reader(self, StreamRun(self._log, self._settings, definition))
-        source_path = f"{run.checkpoint or ''}/sources/{run.source_number}"
-        self._check_location(run.checkpoint)
+            return _Reader(self, StreamRun(self._log, self._settings, definition), checkpoint)
+        source_path = f"{place or ''}/sources/{run.source_number}"
+        self._check_location(place)
         base = self._definition()
         schema_log = self._schema_log(base)
         assert schema_log is not None
@@ -118,14 +129,14 @@ class DeltaSource(StreamSource):
             schema_log=schema_log,
             source_path=source_path,
         )
-        return _Reader(self, stream_run)
+        return _Reader(self, stream_run, checkpoint)
 
     def frame(self, runs: Sequence[FileRun], definition: StreamDefinition) -> DataFrame:
         """The rows of files, or their changes, as a batch of a stream."""
         jvm = JvmSession(self._spark)
         zone = self._spark.conf.get(TIME_ZONE) or "UTC"
         if self._settings.reads_changes:
-            return change_rows(jvm, self._log.store, runs, definition, zone)
+            return change_rows(jvm, self._log.store, runs, definition)
         chosen = ChosenFiles(
             self._log.store,
             adds_table(runs),
@@ -176,18 +187,30 @@ class DeltaSource(StreamSource):
 
 
 class _Reader(StreamReader):
-    def __init__(self, source: DeltaSource, run: StreamRun) -> None:
+    def __init__(self, source: DeltaSource, run: StreamRun, checkpoint: LogStore | None) -> None:
         self._source = source
         self._run = run
+        self._checkpoint = checkpoint
+        self._begins = True
 
     def end_now(self) -> None:
         self._run.end_now()
 
     def latest_offset(self, start: str | None, *, is_limited: bool) -> str | None:
+        self._begins = False
         return self._run.latest_offset(start, is_limited=is_limited)
 
     def batch(self, start: str | None, end: str) -> DataFrame:
-        runs = self._run.batch(start, end)
+        try:
+            runs = self._run.batch(start, end)
+        except StreamError as error:
+            # A query that begins asks for its last batch again, done or not; of one that is done
+            # it looks at no row, so the log need not have it any more.
+            is_gone = self._begins and error.condition in _GONE
+            if not is_gone or self._checkpoint is None or not is_last_batch_done(self._checkpoint):
+                raise
+            runs = []
+        self._begins = False
         definition = replace(self._run.definition, protocol=self._run.protocol)
         return self._source.frame(runs, definition)
 

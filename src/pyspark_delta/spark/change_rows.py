@@ -1,0 +1,178 @@
+"""Changed rows as a DataFrame: which came, which went, in which version and when.
+
+What the rows of a file have in common as changes comes with the file, as partition values do.  So
+all commits are one scan, and a second one where commits tell their changes in files of their own;
+and a filter on version, time or kind leaves files unopened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from pyspark_delta.kernel.log.chosen_files import ChosenFiles
+from pyspark_delta.kernel.ops.changed_files import MARK, ChangedFiles, ChangeMark
+from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
+from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector, read_deletion_vector
+from pyspark_delta.kernel.protocol.types import LONG, STRING, TIMESTAMP, StructField
+from pyspark_delta.kernel.scan.plan import mapping_mode
+from pyspark_delta.kernel.scan.vectors import descriptor_of
+from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.spark.allowed_places import allowed_stores
+from pyspark_delta.spark.chosen_rows import ChosenSource
+from pyspark_delta.spark.deleted_rows import stretch_bits
+from pyspark_delta.spark.jvm.file_index import scan_plan
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.table_plan import (
+    TableColumn,
+    data_frame,
+    metadata_name,
+    with_columns,
+    without_deleted_rows,
+)
+from pyspark_delta.spark.reader import TIME_ZONE, prepare_for
+from pyspark_delta.spark.scan_columns import files_schema, table_columns
+from pyspark_delta.spark.snapshot_source import VECTOR
+
+CHANGE_TYPE = "_change_type"
+COMMIT_VERSION = "_commit_version"
+COMMIT_TIMESTAMP = "_commit_timestamp"
+"""What a change has beside the columns of the table."""
+
+_TYPE = "__delta_change_type"
+_VERSION = "__delta_commit_version"
+_TIME = "__delta_commit_timestamp"
+_KEPT_FROM = "__delta_kept_from"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesOf:
+    """The table whose changes are read, by the definition they are read with.
+
+    `key` is what two reads of the same changes have in common; None when there is no such other.
+    """
+
+    store: LogStore
+    metadata: Metadata
+    protocol: Protocol
+    key: str | None = None
+
+
+class ChangeSource(ChosenSource):
+    """Files of changes; each comes with what its mark says."""
+
+    keeps_files_apart = True
+
+    def __init__(
+        self,
+        files: ChosenFiles,
+        marks: Sequence[ChangeMark],
+        zone: str,
+        *,
+        is_told: bool,
+        key: str | None,
+        allowed: Callable[[], Sequence[LogStore]],
+    ) -> None:
+        self._marks = marks
+        self._of = key
+        super().__init__(files, zone, allowed=allowed)
+        # What was changed in a version stays so, whatever is written now.
+        self.is_time_travel = True
+        self._is_told = is_told
+        self.keeps_rows = self.has_vectors and any(mark.keeps_rows for mark in marks)
+        fields = [StructField(_VERSION, LONG), StructField(_TIME, TIMESTAMP)]
+        if not is_told:
+            fields.append(StructField(_TYPE, STRING))
+        if self.keeps_rows:
+            fields.append(StructField(_KEPT_FROM, LONG))
+        self._partition_schema = self._partition_schema.add(*fields)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        root_uri, table_id, _ = own = super().identity
+        return own if self._of is None else (root_uri, table_id, self._of)
+
+    def _bits_of_files(self, files: pa.Table) -> list[bytes | None]:
+        kept = self._kept_rows(files)
+        own = super()._bits_of_files(files)
+        return [
+            bits if vector is None else stretch_bits(vector)[1]
+            for bits, vector in zip(own, kept, strict=True)
+        ]
+
+    def _more_values(self, files: pa.Table) -> list[list[Any]]:
+        marks = self._marks_of(files)
+        values: list[list[Any]] = [
+            [mark.version for mark in marks],
+            [1000 * mark.timestamp_ms for mark in marks],
+        ]
+        if not self._is_told:
+            values.append([mark.change_type for mark in marks])
+        if self.keeps_rows:
+            kept = self._kept_rows(files)
+            values.append([None if vector is None else stretch_bits(vector)[0] for vector in kept])
+        return values
+
+    def _marks_of(self, files: pa.Table) -> list[ChangeMark]:
+        return [self._marks[number] for number in files.column(MARK).to_pylist()]
+
+    def _kept_rows(self, files: pa.Table) -> list[DeletionVector | None]:
+        """The rows of each file that are the changes; None where its vector is an ordinary one."""
+        found = map(descriptor_of, files.column("deletionVector").to_pylist())
+        return [
+            read_deletion_vector(descriptor) if mark.keeps_rows and descriptor is not None else None
+            for mark, descriptor in zip(self._marks_of(files), found, strict=True)
+        ]
+
+
+def change_frame(
+    jvm: JvmSession, table: ChangesOf, changed: ChangedFiles, *, is_stream: bool = False
+) -> DataFrame:
+    """The rows of the files; `is_stream` for a batch of a stream."""
+    inferred, told = changed.inferred, changed.told
+    frames = []
+    if inferred.num_rows or not told.num_rows:
+        frames.append(_frame(jvm, table, inferred, changed.marks, "inferred", is_stream))
+    if told.num_rows:
+        frames.append(_frame(jvm, table, told, changed.marks, "told", is_stream))
+    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+def _frame(
+    jvm: JvmSession,
+    table: ChangesOf,
+    files: pa.Table,
+    marks: Sequence[ChangeMark],
+    how: str,
+    is_stream: bool,
+) -> DataFrame:
+    metadata, is_told = table.metadata, how == "told"
+    source = ChangeSource(
+        ChosenFiles(table.store, files, protocol=table.protocol, metadata=metadata),
+        marks,
+        jvm.spark.conf.get(TIME_ZONE) or "UTC",
+        is_told=is_told,
+        key=None if table.key is None else f"{table.key} {how}",
+        allowed=lambda: allowed_stores(jvm.spark),
+    )
+    mode = mapping_mode(metadata)
+    prepare_for(jvm, mode)
+    scanned = files_schema(metadata.schema, mode)
+    if is_told:
+        scanned = scanned.add(StructField(CHANGE_TYPE, STRING))
+    plan = scan_plan(jvm, source, scanned, is_stream=is_stream)
+    if source.has_vectors:
+        hidden = metadata_name(scanned.names)
+        kept_from = _KEPT_FROM if source.keeps_rows else None
+        plan = without_deleted_rows(jvm, plan, VECTOR, hidden, kept_from=kept_from)
+    columns = [
+        *table_columns(metadata.schema, mode),
+        TableColumn(name=CHANGE_TYPE, expression=CHANGE_TYPE if is_told else _TYPE),
+        TableColumn(name=COMMIT_VERSION, expression=_VERSION),
+        TableColumn(name=COMMIT_TIMESTAMP, expression=_TIME),
+    ]
+    return data_frame(jvm, with_columns(jvm, plan, columns))
