@@ -46,6 +46,8 @@ PUBLIC_NAMES = {
     "disable",
     "enable",
     "install_as_delta",
+    "table_changes",
+    "table_changes_by_path",
 }
 
 

@@ -1,5 +1,6 @@
 """`DeltaTable` and what belongs to it: the names of delta-spark's `delta.tables`."""
 
+from pyspark_delta.spark.merge_builder import DeltaMergeBuilder
 from pyspark_delta.spark.tables import DeltaTable
 
-__all__ = ["DeltaTable"]
+__all__ = ["DeltaMergeBuilder", "DeltaTable"]

@@ -28,6 +28,10 @@ GROUPS = {
     "P": 15,
     "E": 6,
     "V": 14,
+    "D": 21,
+    "C": 11,
+    "T": 14,
+    "I": 10,
 }
 IDS = [f"{group}{number:02d}" for group, last in GROUPS.items() for number in range(1, last + 1)]
 

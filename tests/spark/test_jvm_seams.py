@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 
 import pyarrow as pa
@@ -29,12 +30,14 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
+from pyspark_delta.spark.jvm.attribute_names import is_default_keyword, parse_attribute_name
 from pyspark_delta.spark.jvm.catalog import (
     entry_partition_schema,
     entry_partitions,
     find_entry,
     make_delta,
 )
+from pyspark_delta.spark.jvm.conditions import is_repeatable, resolved_condition
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
 from pyspark_delta.spark.jvm.parser import syntax_error
 from pyspark_delta.spark.jvm.partition_directories import (
@@ -424,3 +427,22 @@ def test_very_many_files_cross_by_way_of_a_file(jvm: JvmSession) -> None:
     last = files.apply(14_999).fileStatus()
     assert last.getPath().toString() == f"file:/t/tä ble 100%/{names[-1]}"
     assert (last.getLen(), last.getModificationTime()) == (count - 1, 1_700_000_000_000)
+
+
+def test_a_condition_tells_what_it_is_made_of(jvm: JvmSession) -> None:
+    rows = jvm.spark.range(3).selectExpr("id", "cast(id AS TIMESTAMP) AS t")
+    found = resolved_condition(jvm, rows, F.expr("id <> 1 + 1 AND id IN (1, 2)"))
+    assert re.sub(r"#\d+", "#", found.text) == "(NOT (id#L = 2) AND id#L IN (1,2))"
+    assert found.columns == ("id",)
+    assert (found.is_deterministic, found.is_steady, found.has_subquery) == (True, True, False)
+    assert resolved_condition(jvm, rows, F.expr("id = null")).filter is None
+    assert not resolved_condition(jvm, rows, F.expr("t < current_timestamp()")).is_steady
+    assert not resolved_condition(jvm, rows, F.expr("rand() < id")).is_deterministic
+    assert is_repeatable(jvm, rows.selectExpr("id + 1"))
+    assert not is_repeatable(jvm, rows.selectExpr("now()"))
+
+
+def test_names_of_columns_are_parsed_as_sql_does(jvm: JvmSession) -> None:
+    assert parse_attribute_name(jvm, "s.`a.b`.c d") == ("s", "a.b", "c d")
+    assert is_default_keyword(jvm, F.expr("Default"))
+    assert not is_default_keyword(jvm, F.expr("'default'"))

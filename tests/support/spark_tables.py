@@ -78,7 +78,7 @@ class SparkTable:
     def metrics(self) -> dict[str, int]:
         """The newest operation's metrics, but for sizes, which nobody can foretell."""
         found = self.info.operation_metrics or {}
-        return {name: int(text) for name, text in found.items() if not name.endswith("Bytes")}
+        return {name: int(text or 0) for name, text in found.items() if not name.endswith("Bytes")}
 
     @contextmanager
     def refused(self, condition: str) -> Iterator[pytest.ExceptionInfo[DeltaError]]:

@@ -101,8 +101,11 @@ def raised(condition: str, **parameters: str | Column) -> Column:
     return F.raise_error(F.concat(F.lit(f"{_MARK}["), facts, F.lit(","), shown, F.lit("]")))
 
 
-def checked(data: DataFrame, rules: Sequence[Rule]) -> DataFrame:
-    """`data` as it is, in a plan that fails at the first row that breaks one of `rules`."""
+def checked(data: DataFrame, rules: Sequence[Rule], where: Column | None = None) -> DataFrame:
+    """`data` as it is, in a plan that fails at the first row that breaks one of `rules`.
+
+    Rows for which `where` is not true may break them.
+    """
     if not rules:
         return data
     # Spark moves a condition that gives the same each time below joins and filters, where rows
@@ -111,6 +114,8 @@ def checked(data: DataFrame, rules: Sequence[Rule]) -> DataFrame:
     for rule in reversed(rules):
         broken = rule.violation.cast("boolean")
         outcome = F.when(rule.condition, outcome).otherwise(broken)
+    if where is not None:
+        outcome = F.when(where, outcome).otherwise(F.lit(True))
     return data.where(outcome)
 
 

@@ -18,6 +18,7 @@ from pyspark_delta.spark.enabled_sessions import any_enabled, turn_off, turn_on
 from pyspark_delta.spark.patches import (
     catalogs,
     frames,
+    merges,
     readers,
     sessions,
     stream_queries,
@@ -34,6 +35,7 @@ _CHANGED = {
     **writers_v2.CHANGED,
     **catalogs.CHANGED,
     **frames.CHANGED,
+    **merges.CHANGED,
     **stream_readers.CHANGED,
     **stream_writers.CHANGED,
     **stream_queries.CHANGED,

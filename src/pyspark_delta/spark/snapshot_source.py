@@ -72,6 +72,9 @@ class SnapshotSource(ScanSource):
     `allowed` gives the places outside of the table that its log may name.
     """
 
+    keeps_files_apart = False
+    """Whether no two files share what comes with them."""
+
     def __init__(
         self,
         snapshot: Snapshot,
@@ -88,7 +91,7 @@ class SnapshotSource(ScanSource):
         metadata = snapshot.metadata
         self._mode = mapping_mode(metadata)
         self._root = hadoop_location(snapshot.store.root_uri)
-        self.has_vectors = _may_have_vectors(snapshot)
+        self.has_vectors = self._may_hide_rows()
         self.tracks_rows = has_row_tracking(snapshot.protocol, metadata)
         own = physical_schema(metadata.partition_schema, self._mode)
         if self.has_vectors:
@@ -175,7 +178,7 @@ class SnapshotSource(ScanSource):
         columns = [_stored(partitions.column(name)) for name in partitions.schema.names]
         vectors = _one_chunk(files.column("deletionVector"))
         groups = _group_numbers(columns, files.num_rows)
-        if self.tracks_rows:
+        if self.tracks_rows or self.keeps_files_apart:
             groups = _all_apart(files.num_rows)
         elif self.has_vectors and vectors.null_count < len(vectors):
             apart = pc.add(_all_apart(files.num_rows), pc.add(pc.max(groups), 1))
@@ -185,10 +188,12 @@ class SnapshotSource(ScanSource):
         starts = pa.array([0, *_running(counts)][: len(counts)], pa.int64())
         first = order.take(starts)
         values: list[list[Any]] = [column.take(first).to_pylist() for column in columns]
+        leading = files.take(first)
         if self.has_vectors:
-            values.append([self._bits_of(vector) for vector in vectors.take(first).to_pylist()])
+            values.append(self._bits_of_files(leading))
         if self.tracks_rows:
-            values += (files.column(key).take(first).to_pylist() for key in _OWN_COLUMNS.values())
+            values += (leading.column(key).to_pylist() for key in _OWN_COLUMNS.values())
+        values += self._more_values(leading)
         ordered = files.select(["location", "isAbsolute", "size", "modificationTime"]).take(order)
         prefix, names = self._located(ordered)
         return FileGroups(
@@ -213,17 +218,21 @@ class SnapshotSource(ScanSource):
         ]
         return "", pa.array(whole, pa.string())
 
-    def _bits_of(self, vector: dict[str, object] | None) -> bytes | None:
-        descriptor = descriptor_of(vector)
-        return None if descriptor is None else self._bits.of(descriptor)
+    def _may_hide_rows(self) -> bool:
+        """Whether rows of some file are gone; without the feature that is an error of the scan."""
+        if "deletionVectors" not in supported_features(self.snapshot.protocol):
+            return False
+        vectors = self.snapshot.files_with(["deletionVector"]).column("deletionVector")
+        return bool(vectors.null_count < len(vectors))
 
+    def _bits_of_files(self, files: pa.Table) -> list[bytes | None]:
+        """The bits of the rows that are gone, for the first file of each group."""
+        found = map(descriptor_of, files.column("deletionVector").to_pylist())
+        return [None if descriptor is None else self._bits.of(descriptor) for descriptor in found]
 
-def _may_have_vectors(snapshot: Snapshot) -> bool:
-    """Whether some file has a vector; without the feature that is an error of the scan."""
-    if "deletionVectors" not in supported_features(snapshot.protocol):
-        return False
-    vectors = snapshot.files_with(["deletionVector"]).column("deletionVector")
-    return bool(vectors.null_count < len(vectors))
+    def _more_values(self, files: pa.Table) -> list[list[Any]]:
+        """Values of further columns that a source has, for the first file of each group."""
+        return []
 
 
 def _is_true(predicate: Predicate, plan: ScanPlan, partitions: pa.Table) -> pa.Array:

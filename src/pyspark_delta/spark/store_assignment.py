@@ -66,6 +66,21 @@ def store_assigned(
     return data.select(*[casts.top_level(f, wanted.get(f.name)) for f in own])
 
 
+class ValueCasts:
+    """Casts of single values to the types of a table's columns and fields, as UPDATE stores them.
+
+    Fields of structs go by position.
+    """
+
+    def __init__(self, jvm: JvmSession, metadata: Metadata) -> None:
+        called = metadata.name or metadata.id
+        self._casts = _Casts(jvm, store_policy(jvm), True, False, called)
+
+    def cast(self, value: Column, own: DataType, wanted: DataType, name: str) -> Column:
+        """`value`, which is of type `own`, for the column or field `name` of type `wanted`."""
+        return self._casts.cast(value, own, wanted, name)
+
+
 def _fits(own: StructField, wanted: StructField | None) -> bool:
     return wanted is None or bare_type(own.data_type) == bare_type(wanted.data_type)
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark_delta.kernel.scan.predicates import Predicate
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from pyspark_delta.spark.chosen_rows import ChosenSource
 from pyspark_delta.spark.jvm.file_index import sources_in
 from pyspark_delta.spark.snapshot_source import SnapshotSource
 
@@ -25,13 +26,14 @@ class TableReads:
 
     @classmethod
     def of(cls, log: DeltaLog, data: DataFrame) -> TableReads:
-        """The scans in `data` of the table that `log` is of."""
+        """The scans in `data` of the table that `log` is of, but of files that a command chose."""
         root = log.store.root_uri
         return cls(
             tuple(
                 (source, len(source.reads))
                 for source in sources_in(data)
                 if isinstance(source, SnapshotSource)
+                and not isinstance(source, ChosenSource)
                 and source.snapshot.store.root_uri == root
                 and not source.is_time_travel
             )

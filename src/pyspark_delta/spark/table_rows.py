@@ -55,11 +55,14 @@ from pyspark_delta.spark.types import from_spark
 __all__ = [
     "RowCheck",
     "filled_columns",
+    "generated_values",
     "moved_identity",
     "store_assigned",
     "table_rows",
     "typed_violations",
 ]
+
+_NOTHING = StructType()
 
 
 def table_rows(
@@ -69,15 +72,21 @@ def table_rows(
     protocol: Protocol,
     *,
     checks: Sequence[RowCheck] = (),
+    hidden: StructType = _NOTHING,
+    keeps_identity: bool = False,
+    where: Column | None = None,
 ) -> DataFrame:
     """The table's columns in order, with its rules and `checks` in the plan.
 
     `data` has some of them, by name.  A row that breaks a rule fails the job that writes it:
-    `typed_violations` around that job gives the error.
+    `typed_violations` around that job gives the error.  Columns of `hidden`, which `data` has too,
+    come last as they are.  `keeps_identity` says that the numbers of identity columns in `data`
+    are those that the table gave its rows.  `where` says which rows are to be written: no rule is
+    for the others.
     """
     schema, own = metadata.schema, from_spark(data.schema)
     features = supported_features(protocol)
-    if "identityColumns" in features:
+    if "identityColumns" in features and not keeps_identity:
         check_explicit_insert(schema, own.names)
     for path in missing_not_null_columns(schema, own):
         raise SchemaError("DELTA_MISSING_NOT_NULL_COLUMN_VALUE", columnName=column_name(path))
@@ -86,9 +95,10 @@ def table_rows(
     given = {name: made for name, made in generated.items() if name in own}
     rules = [*_table_rules(jvm, metadata), *_given_rules(jvm, given), *_more_rules(jvm, checks)]
     plain = StructType(tuple(f for f in schema if f.name not in computed))
-    rows = aligned(data, plain, _values(jvm, plain, own, features))
-    rows = _completed(jvm, rows, metadata, computed, nulls_for_empty=bool(rules))
-    return checked(rows, rules)
+    values = _values(jvm, plain, own, features)
+    rows = aligned(data, StructType((*plain, *hidden)), values)
+    rows = _completed(jvm, rows, metadata, computed, hidden, nulls_for_empty=bool(rules))
+    return checked(rows, rules, where)
 
 
 def filled_columns(metadata: Metadata, protocol: Protocol) -> frozenset[str]:
@@ -101,6 +111,12 @@ def filled_columns(metadata: Metadata, protocol: Protocol) -> frozenset[str]:
         or ("generatedColumns" in features and generation_expression(f) is not None)
         or ("identityColumns" in features and is_identity(f))
     )
+
+
+def generated_values(jvm: JvmSession, schema: StructType) -> dict[str, Column]:
+    """The values of generated columns by name, over the table's other columns, as stored."""
+    made = _generated(jvm, schema)
+    return {f.name: _as_stored(jvm, made[f.name].column, f) for f in schema if f.name in made}
 
 
 def _generated(jvm: JvmSession, schema: StructType) -> dict[str, Expression]:
@@ -140,6 +156,7 @@ def _completed(
     rows: DataFrame,
     metadata: Metadata,
     computed: Mapping[str, Expression],
+    hidden: StructType,
     *,
     nulls_for_empty: bool,
 ) -> DataFrame:
@@ -160,7 +177,7 @@ def _completed(
             F.nullif(value, F.lit("")).alias(f.name) if f.name in empties else value.alias(f.name)
         )
 
-    return rows.select(*[made(f) for f in metadata.schema])
+    return rows.select(*[made(f) for f in metadata.schema], *map(column, hidden.names))
 
 
 def _as_stored(jvm: JvmSession, value: Column, f: StructField) -> Column:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Literal, overload
 
 from pyspark.errors import ParseException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors.base import DeltaError
@@ -25,15 +25,26 @@ from pyspark_delta.errors.table import (
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.catalog import TableName, look_up_relation
+from pyspark_delta.spark.catalog import TableName, look_up_relation, show_columns
+from pyspark_delta.spark.commands.change_feed import (
+    ChangeBound,
+    change_bounds,
+    changes_between,
+)
 from pyspark_delta.spark.commands.convert import ConvertToDeltaCommand
 from pyspark_delta.spark.commands.convert_report import ConvertReport
+from pyspark_delta.spark.commands.delete import run_delete
+from pyspark_delta.spark.commands.merge import MergeResult, run_merge
+from pyspark_delta.spark.commands.merge_request import MergeRequest
 from pyspark_delta.spark.commands.read import run_load
+from pyspark_delta.spark.commands.update import run_update
 from pyspark_delta.spark.detail_frame import detail_frame
+from pyspark_delta.spark.expression_arguments import condition_argument, values_argument
 from pyspark_delta.spark.history_frame import history_frame
 from pyspark_delta.spark.jvm.catalog import parse_name
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser import parse_columns
+from pyspark_delta.spark.merge_builder import DeltaMergeBuilder, merge_request
 from pyspark_delta.spark.options import FILE_SYSTEM_PREFIXES, DeltaOptions
 from pyspark_delta.spark.table_access import ancestors, hadoop_location, open_log
 from pyspark_delta.spark.types import from_spark
@@ -160,6 +171,16 @@ class DeltaTable:
         frame = run_load(self._spark, self._path, DeltaOptions(self._options))
         return frame if self._alias is None else frame.alias(self._alias)
 
+    def changes(self, start: ChangeBound, end: ChangeBound | None = None) -> DataFrame:
+        """The rows that changed between two versions or times, both included, and how.
+
+        Up to the newest version without an `end`.  The table must record its changes
+        (`delta.enableChangeDataFeed`).
+        """
+        bounds = change_bounds(self._spark, start, end)
+        frame = changes_between(self._spark, self._log(), bounds)
+        return frame if self._alias is None else frame.alias(self._alias)
+
     def alias(self, aliasName: str) -> DeltaTable:
         """The same table under a name for expressions, as in `alias("t")` and `"t.id = 1"`."""
         _check_text(aliasName, "aliasName")
@@ -172,6 +193,42 @@ class DeltaTable:
             options=self._options,
         )
 
+    def delete(self, condition: str | Column | None = None) -> DataFrame:
+        """Delete the rows for which `condition` is true; all rows without one.
+
+        One row says how many went: num_affected_rows, -1 when nobody knows.
+        """
+        asked = condition_argument(condition)
+        name = self._name_in_expressions
+        done = run_delete(self._spark, self._whole_log(), asked, alias=name)
+        return done.frame(self._spark)
+
+    def update(
+        self,
+        condition: str | Column | None = None,
+        set: Mapping[str, str | Column] | None = None,
+    ) -> DataFrame:
+        """Set columns of the rows for which `condition` is true, of all rows without one.
+
+        `set` is needed: new values by the names of columns, or of fields as in `"s.a"`.  One row
+        says how many were updated: num_affected_rows.
+        """
+        values = values_argument(set)
+        asked = condition_argument(condition)
+        name = self._name_in_expressions
+        done = run_update(self._spark, self._whole_log(), values, asked, alias=name)
+        return done.frame(self._spark)
+
+    def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
+        """Update, delete and insert rows by those of `source`, which match where `condition` holds.
+
+        What happens to which rows is said to the builder.
+        """
+        called: tuple[str, ...] = () if self._alias is None else (self._alias,)
+        if self._alias is None and self._name is not None:
+            called = parse_name(JvmSession(self._spark), self._name)
+        return DeltaMergeBuilder(merge_request(source, condition, called), self._merged)
+
     def history(self, limit: int | None = None) -> DataFrame:
         """Who changed the table and how, newest first; the last `limit` changes, or all known."""
         if limit is not None:
@@ -183,6 +240,27 @@ class DeltaTable:
     def detail(self) -> DataFrame:
         """One row about the table: its location, size, properties, protocol."""
         return detail_frame(self._spark, self._log().update(), self._name)
+
+    def _merged(self, request: MergeRequest) -> MergeResult:
+        result = run_merge(self._spark, self._whole_log(), request)
+        if result.has_new_schema and self._name is not None:
+            found = look_up_relation(self._spark, self._name)
+            if found is not None:
+                show_columns(self._spark, found)
+        return result
+
+    def _whole_log(self) -> DeltaLog:
+        """The log, for a command that changes the table and not a partition of it."""
+        if self._path != self._root:
+            raise OperationNotAllowedError("DELTA_UNEXPECTED_PARTIAL_SCAN", path=self._path)
+        return self._log()
+
+    @property
+    def _name_in_expressions(self) -> str | None:
+        """What conditions and values may call the table."""
+        if self._alias is not None or self._name is None:
+            return self._alias
+        return self._name.rpartition(".")[2]
 
     def _log(self) -> DeltaLog:
         # Asked anew each time: credentials may have changed since the handle was made.

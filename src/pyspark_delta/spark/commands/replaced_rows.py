@@ -7,7 +7,7 @@ written anew.  A condition on partition columns alone is answered by the log, wi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,6 @@ from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA, add_files, add_table
 from pyspark_delta.kernel.ops.bin_packing import partition_numbers
 from pyspark_delta.kernel.protocol.actions import AddFile, RemoveFile
-from pyspark_delta.kernel.protocol.column_mapping import logical_path
 from pyspark_delta.kernel.protocol.row_tracking import is_enabled as has_row_tracking
 from pyspark_delta.kernel.protocol.row_tracking import materialized_columns
 from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
@@ -26,7 +25,6 @@ from pyspark_delta.kernel.scan.binding import bind
 from pyspark_delta.kernel.scan.evaluation import evaluate
 from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.kernel.scan.partitions import partition_columns_table
-from pyspark_delta.kernel.scan.plan import mapping_mode, plan_scan
 from pyspark_delta.kernel.scan.predicates import (
     FALSE,
     IsNull,
@@ -35,7 +33,6 @@ from pyspark_delta.kernel.scan.predicates import (
     conjunction,
     disjunction,
     has_unknown,
-    rename_columns,
 )
 from pyspark_delta.kernel.scan.predicates import Column as Named
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
@@ -94,42 +91,42 @@ class RowCondition:
 def whole_table(txn: OptimisticTransaction) -> Replaced:
     """Every row."""
     files = tuple(add_files(txn.filter_files()))
-    return Replaced(files=files, num_rows=_num_rows(files))
+    return Replaced(files=files, num_rows=num_live_rows(files))
 
 
-def row_condition(jvm: JvmSession, txn: OptimisticTransaction, condition: Column) -> RowCondition:
-    """A condition on the table's columns; Spark's AnalysisException when it makes no sense."""
+def row_condition(
+    jvm: JvmSession,
+    txn: OptimisticTransaction,
+    condition: Column,
+    *,
+    operation: str = "An overwrite",
+    alias: str | None = None,
+) -> RowCondition:
+    """A condition on the table's columns; Spark's AnalysisException when it makes no sense.
+
+    `alias` is what it calls the table, `operation` what an error says that it is for.
+    """
     metadata = txn.metadata
     zone = _zone(jvm)
-    none = ADD_SCHEMA.empty_table()
-    resolved = resolved_condition(jvm, _rows(jvm, txn, none), condition)
+    rows = _no_rows(jvm, txn)
+    resolved = resolved_condition(jvm, rows if alias is None else rows.alias(alias), condition)
     if resolved.has_subquery:
         raise OperationNotAllowedError(
-            "DELTA_UNSUPPORTED_SUBQUERY", operation="An overwrite", cond=resolved.sql
+            "DELTA_UNSUPPORTED_SUBQUERY", operation=operation, cond=resolved.sql
         )
-    mode = mapping_mode(metadata)
-    if resolved.filters is None:
-        predicate: Predicate = FALSE
-    else:
-        predicate = conjunction(predicate_of(each, time_zone=zone) for each in resolved.filters)
-    named = rename_columns(predicate, lambda path: logical_path(metadata.schema, path, mode))
-    bound = bind(named, metadata.schema, time_zone=zone, lenient=True)
+    asked = resolved.filter
+    predicate = FALSE if asked is None else predicate_of(asked, time_zone=zone)
+    bound = bind(predicate, metadata.schema, time_zone=zone, lenient=True)
     return RowCondition(column=condition, resolved=resolved, predicate=bound)
 
 
 def rows_where(jvm: JvmSession, txn: OptimisticTransaction, condition: RowCondition) -> Replaced:
     """The rows for which the condition is true."""
-    assert txn.snapshot is not None
-    zone = _zone(jvm)
-    partitions = txn.metadata.partition_columns
-    by_partition = condition.names_only(partitions)
+    by_partition = condition.names_only(txn.metadata.partition_columns)
     files = txn.filter_files(condition.predicate)
     if by_partition and not has_unknown(condition.predicate):
-        plan = plan_scan(txn.snapshot, partitions or None, condition.predicate, time_zone=zone)
-        passed = evaluate(condition.predicate, plan.partitions, txn.schema, time_zone=zone)
-        wanted = plan.files.column("path").filter(pc.fill_null(passed, False))
-        whole = tuple(add_files(files.filter(pc.is_in(files.column("path"), value_set=wanted))))
-        return Replaced(files=whole, num_rows=_num_rows(whole))
+        whole = tuple(add_files(whole_files(jvm, txn, condition, files)))
+        return Replaced(files=whole, num_rows=num_live_rows(whole))
 
     def matching(rows: DataFrame) -> DataFrame:
         return rows.where(condition.column)
@@ -138,6 +135,21 @@ def rows_where(jvm: JvmSession, txn: OptimisticTransaction, condition: RowCondit
         return rows.where(~F.coalesce(condition.column, F.lit(False)))
 
     return _rows_that(jvm, txn, files, matching, others, tells_rows=not by_partition)
+
+
+def whole_files(
+    jvm: JvmSession, txn: OptimisticTransaction, condition: RowCondition, files: pa.Table
+) -> pa.Table:
+    """Those of `files` all of whose rows meet a condition on partition columns alone.
+
+    The log must have words for the condition: its predicate has no part that is unknown.
+    """
+    zone = _zone(jvm)
+    if not txn.metadata.partition_columns:
+        return files  # a condition without columns, and these are left because it is true
+    partitions = partition_columns_table(files, txn.metadata, zone=zone_named(zone))
+    passed = evaluate(condition.predicate, partitions, txn.schema, time_zone=zone)
+    return files.filter(pc.fill_null(passed, False))
 
 
 def rows_matching(
@@ -180,7 +192,7 @@ def partitions_of(
     found = files.filter(wanted)
     txn.record_read(_of_partitions(txn, written, _zone(jvm)), found)
     replaced = tuple(add_files(found))
-    return Replaced(files=replaced, num_rows=_num_rows(replaced))
+    return Replaced(files=replaced, num_rows=num_live_rows(replaced))
 
 
 def hidden_columns(txn: OptimisticTransaction) -> StructType:
@@ -222,6 +234,16 @@ def _rows_that(
     )
 
 
+def _no_rows(jvm: JvmSession, txn: OptimisticTransaction) -> DataFrame:
+    """The table's columns under their own names, in a scan of no files.
+
+    What the table's properties add to a scan (physical names, row ids) is nothing to conditions.
+    """
+    plain = replace(txn.metadata, configuration={})
+    files = ADD_SCHEMA.empty_table()
+    return chosen_rows(jvm, txn.log.store, files, protocol=txn.protocol, metadata=plain)
+
+
 def _rows(jvm: JvmSession, txn: OptimisticTransaction, files: pa.Table) -> DataFrame:
     store, metadata = txn.log.store, txn.metadata
     return chosen_rows(jvm, store, files, protocol=txn.protocol, metadata=metadata)
@@ -245,7 +267,8 @@ def _live_rows(file: AddFile) -> int | None:
     return count - file.deletion_vector.cardinality
 
 
-def _num_rows(files: Sequence[AddFile]) -> int | None:
+def num_live_rows(files: Sequence[AddFile]) -> int | None:
+    """How many rows files have that are not deleted; None when the statistics do not tell."""
     counts = [_live_rows(file) for file in files]
     return None if None in counts else sum(count for count in counts if count is not None)
 

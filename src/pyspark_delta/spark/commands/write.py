@@ -17,9 +17,7 @@ from pyspark_delta.errors.table import ConstraintError, OperationNotAllowedError
 from pyspark_delta.kernel.log.frames import add_table
 from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile, SetTransaction
 from pyspark_delta.kernel.protocol.properties import (
-    AUTO_OPTIMIZE,
     ENABLE_CHANGE_DATA_FEED,
-    OPTIMIZE_WRITE,
     property_value,
 )
 from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
@@ -30,6 +28,7 @@ from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.chosen_rows import chosen_rows
 from pyspark_delta.spark.commands.auto_compact import is_auto_compacted, run_auto_compaction
 from pyspark_delta.spark.commands.matched_rows import match_condition, matched
+from pyspark_delta.spark.commands.optimized_rows import optimized_rows
 from pyspark_delta.spark.commands.overwrite_scope import (
     Scope,
     asked_options,
@@ -51,7 +50,6 @@ from pyspark_delta.spark.commands.write_history import write_metrics, write_oper
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.commands.write_request import WriteRequest
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.rebalance import rebalance_settings, rebalanced
 from pyspark_delta.spark.jvm.target_alias import without_alias
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_places import new_table_properties
@@ -212,15 +210,7 @@ class _Write:
     ) -> list[AddFile]:
         metadata = self.txn.metadata
         rows = table_rows(self.jvm, data, metadata, self.txn.protocol, checks=checks)
-        configuration = metadata.configuration
-        by_property = property_value(configuration, OPTIMIZE_WRITE)
-        if by_property is None:
-            by_property = property_value(configuration, AUTO_OPTIMIZE)
-        planning = None
-        if self.asked.optimizes_files(by_property):
-            size = self.asked.bin_size(configuration)
-            rows = rebalanced(self.jvm, rows, metadata.partition_columns, size)
-            planning = rebalance_settings(size)
+        rows, planning = optimized_rows(self.jvm, rows, metadata, self.asked)
         with typed_violations(lambda error: self._violation(error, predicate)):
             return self._stage(rows, StructType(), planning)
 

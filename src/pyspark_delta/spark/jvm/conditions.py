@@ -10,19 +10,27 @@ from pyspark.sql import Column, DataFrame
 from pyspark_delta.spark.jvm.filters import Filter, filters_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
 
+# Constants that no row passes, as plans show them.
+_NEVER = frozenset({"false", "null"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
     """A condition over a DataFrame.
 
-    `columns` are those that it names, `sql` is Spark's spelling of it.  `filters` together say the
-    same, constants computed and names as the scan has them; None when no row can pass.
+    `columns` are those that it names, `sql` is Spark's spelling of it.  `filter` says the same with
+    constants computed, and `text` is how a plan shows that; it is None when no row can pass.
+    `is_steady` says that a second query finds the same rows: what asks for the time, or runs code
+    that Spark does not know, may not.
     """
 
     columns: tuple[str, ...]
     sql: str
+    text: str
     has_subquery: bool
-    filters: tuple[Filter, ...] | None = field(hash=False)
+    filter: Filter | None = field(hash=False)
+    is_deterministic: bool = True
+    is_steady: bool = True
 
 
 def resolved_condition(jvm: JvmSession, rows: DataFrame, condition: Column) -> Condition:
@@ -30,23 +38,48 @@ def resolved_condition(jvm: JvmSession, rows: DataFrame, condition: Column) -> C
 
     Spark's AnalysisException when it makes no sense there.
     """
-    query = rows.where(condition)._jdf.queryExecution()
-    asked = query.analyzed().condition()
-    has_subquery = not query.analyzed().subqueries().isEmpty()
+    analyzed = rows.where(condition)._jdf.queryExecution().analyzed()
+    asked = analyzed.condition()
+    has_subquery = not analyzed.subqueries().isEmpty()
+    found = asked if has_subquery else _optimized(rows, condition)
+    is_never = found.nodeName() == "Literal" and str(found.toString()) in _NEVER
     return Condition(
         columns=tuple(each.name() for each in items(asked.references().toSeq())),
         sql=str(asked.sql()),
+        text=str(found.toString()),
         has_subquery=has_subquery,
-        filters=() if has_subquery else _filters(jvm, query.optimizedPlan()),
+        filter=None if is_never else filters_of(jvm, jvm.seq([found]))[0],
+        is_deterministic=bool(asked.deterministic()),
+        is_steady=not asked.containsAnyPattern(_unsteady(jvm)),
     )
 
 
-def _filters(jvm: JvmSession, plan: Any) -> tuple[Filter, ...] | None:
-    conditions = []
-    while (children := plan.children()).size():
-        if plan.nodeName() == "Filter":
-            conditions.append(plan.condition())
-        plan = children.head()
-    # Spark puts rows that cannot be, none, in the place of the scan.
-    is_scan = plan.getClass().getSimpleName() == "LogicalRelation"
-    return tuple(filters_of(jvm, jvm.seq(conditions))) if is_scan else None
+def _optimized(rows: DataFrame, condition: Column) -> Any:
+    """The condition as the optimizer leaves it where it is a value.
+
+    In a filter it would get company: that its columns are not null.
+    """
+    plan = rows.select(condition.alias("asked"))._jdf.queryExecution().optimizedPlan()
+    return plan.expressions().head().child()
+
+
+def is_deterministic(data: DataFrame) -> bool:
+    """Whether the values of a query depend on its rows, and not on chance."""
+    return bool(data._jdf.queryExecution().analyzed().deterministic())
+
+
+def is_repeatable(jvm: JvmSession, data: DataFrame) -> bool:
+    """Whether a second query over the same rows gives the same values."""
+    plan = data._jdf.queryExecution().analyzed()
+    if not plan.deterministic() or plan.containsAnyPattern(_unsteady(jvm)):
+        return False
+    return bool(plan.subqueries().isEmpty())
+
+
+def _unsteady(jvm: JvmSession) -> Any:
+    """The kinds of expressions that may give another value to the next query."""
+    patterns = jvm.java_class("org.apache.spark.sql.catalyst.trees.TreePattern$")
+    names = ("CURRENT_LIKE", "PYTHON_UDF", "SCALA_UDF")
+    return jvm.remembered(
+        f"{__name__} unsteady", lambda: jvm.seq([getattr(patterns, name)() for name in names])
+    )

@@ -63,14 +63,27 @@ def metadata_name(columns: Iterable[str]) -> str:
     return name
 
 
-def without_deleted_rows(jvm: JvmSession, plan: Any, bits: str, metadata: str = METADATA) -> Any:
+def without_deleted_rows(
+    jvm: JvmSession,
+    plan: Any,
+    bits: str,
+    metadata: str = METADATA,
+    *,
+    kept_from: str | None = None,
+) -> Any:
     """The rows of a scan whose bit in the binary column `bits` is not set.
 
     The position of a row is Spark's own `_metadata.row_index`: that of the row in its file,
-    whatever was split or skipped.
+    whatever was split or skipped.  Where the column `kept_from` is not null, it is the row of the
+    first bit, and the rows whose bit is set are the ones that stay.
     """
     condition = jvm.remembered(
-        f"{__name__} {bits} {metadata}", lambda: _is_left(jvm, bits, metadata)
+        f"{__name__} {bits} {metadata} {kept_from}",
+        lambda: (
+            _is_left(jvm, bits, metadata)
+            if kept_from is None
+            else _is_left_or_kept(jvm, bits, metadata, kept_from)
+        ),
     )
     return jvm.java_class(f"{_PLANS}.Filter")(condition, plan)
 
@@ -203,9 +216,27 @@ def _is_left(jvm: JvmSession, bits: str, metadata: str) -> Any:
     """Whether a row's bit is not set; rows beyond the last bit, and without bits, are left."""
     parse = jvm.session.sessionState().sqlParser().parseExpression
     index = f"{metadata}.row_index"
+    untouched = parse(f"{bits} IS NULL OR {index} >= length({bits}) * 8L")
+    negated = jvm.java_class(f"{_EXPRESSIONS}.Not")(_is_set(jvm, bits, index))
+    return jvm.java_class(f"{_EXPRESSIONS}.Or")(untouched, negated)
+
+
+def _is_left_or_kept(jvm: JvmSession, bits: str, metadata: str, kept_from: str) -> Any:
+    parse = jvm.session.sessionState().sqlParser().parseExpression
+    both = jvm.java_class(f"{_EXPRESSIONS}.And")
+    index = f"({metadata}.row_index - {kept_from})"
+    has_bit = parse(f"{kept_from} IS NOT NULL AND {index} BETWEEN 0 AND length({bits}) * 8L - 1")
+    left = both(parse(f"{kept_from} IS NULL"), _is_left(jvm, bits, metadata))
+    kept = both(has_bit, _is_set(jvm, bits, index))
+    return jvm.java_class(f"{_EXPRESSIONS}.Or")(left, kept)
+
+
+def _is_set(jvm: JvmSession, bits: str, index: str) -> Any:
+    """Whether the bit of that index is set; there must be one."""
+    parse = jvm.session.sessionState().sqlParser().parseExpression
     arguments = [parse(bits), parse(_ARRAY_START), parse(f"cast({index} as int)")]
     flags = (True, True, True)  # null gives null, may be null, the same each time
-    is_set = jvm.java_class(f"{_EXPRESSIONS}.objects.StaticInvoke")(
+    return jvm.java_class(f"{_EXPRESSIONS}.objects.StaticInvoke")(
         jvm.static("java.lang.Class", "forName")(_BIT_SETS),
         jvm.data_type(BOOLEAN),
         "isSet",
@@ -214,6 +245,3 @@ def _is_left(jvm: JvmSession, bits: str, metadata: str) -> Any:
         *flags,
         jvm.none(),
     )
-    untouched = parse(f"{bits} IS NULL OR {index} >= length({bits}) * 8L")
-    negated = jvm.java_class(f"{_EXPRESSIONS}.Not")(is_set)
-    return jvm.java_class(f"{_EXPRESSIONS}.Or")(untouched, negated)

@@ -1,0 +1,140 @@
+"""DELETE: all rows, whole partitions, or the rows for which a condition is true.
+
+What partition values can tell needs no job.  Else one job finds the positions of the rows, reading
+no more than the condition's columns; with deletion vectors that is all, without them the rows
+that stay are written anew.  A row for which the condition is null stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile
+from pyspark_delta.kernel.protocol.operations import delete
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.spark.commands.dml_files import (
+    CHANGE_TYPE,
+    DmlFiles,
+    FileChanges,
+    check_conserved,
+    must_change,
+    removed_metrics,
+)
+from pyspark_delta.spark.commands.dml_rows import (
+    Affected,
+    DmlCondition,
+    Stopwatch,
+    counts_that_match,
+    dml_condition,
+    files_by_partition,
+    rows_that_match,
+)
+from pyspark_delta.spark.commands.replaced_rows import num_live_rows
+from pyspark_delta.spark.commands.write_options import WriteOptions
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.located_rows import located_rows
+from pyspark_delta.spark.staged_files import StagedFiles
+
+
+def run_delete(
+    spark: SparkSession, log: DeltaLog, condition: Column | None = None, *, alias: str | None = None
+) -> Affected:
+    """Delete the rows for which `condition` is true, all rows without one.
+
+    `alias` is what the condition may call the table.
+    """
+    asked = WriteOptions.parse({}, lambda key: spark.conf.get(key, None))
+    txn = log.start_transaction()
+    if not must_change(spark, txn, asked):
+        return Affected(version=None, num_rows=0)
+    watch = Stopwatch()
+    jvm = JvmSession(spark)
+    with StagedFiles(txn) as staged:
+        files = DmlFiles(jvm, txn, staged, asked)
+        where = None if condition is None else dml_condition(jvm, txn, condition, "DELETE", alias)
+        done = _deleted(files, where, watch)
+        if not done.actions:
+            return Affected(version=None, num_rows=0)
+        predicates = ["true" if where is None else where.text]
+        version = files.commit(done.actions, delete(predicates), {**done.metrics, **watch.metrics})
+    return Affected(version=version, num_rows=done.num_rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Deleted:
+    """What the commit says; `num_rows` is None when the statistics do not tell."""
+
+    actions: Sequence[Action] = ()
+    metrics: dict[str, object] = field(default_factory=dict, hash=False)
+    num_rows: int | None = 0
+
+
+def _deleted(files: DmlFiles, where: DmlCondition | None, watch: Stopwatch) -> _Deleted:
+    """Find what goes, and write what must be written."""
+    jvm, txn = files.jvm, files.txn
+    if where is None:
+        return _whole_files(files, txn.filter_files(), watch)
+    candidates = where.candidates(txn)
+    whole = files_by_partition(jvm, txn, where, candidates)
+    if whole is not None:
+        return _whole_files(files, whole, watch)
+    with_vectors = files.uses_vectors("delete")
+    rows = located_rows(jvm, txn, candidates)
+    if where.is_steady and not with_vectors:
+        changes = files.count(counts_that_match(where, rows))
+    else:
+        touched = rows_that_match(where, rows)
+        # A feed that has only vectors to tell of needs no files of its own.
+        can_rewrite = not files.writes_changes
+        changes = files.plan(touched.files, with_vectors=with_vectors, can_rewrite=can_rewrite)
+    watch.found()
+    written = _copied(files, changes, where)
+    told = [] if with_vectors else _told(files, changes, where)
+    watch.written()
+    actions = [*files.actions(changes), *written, *told]
+    return _Deleted(
+        actions=actions,
+        metrics={**changes.metrics(written, told), "numDeletedRows": changes.num_rows},
+        num_rows=changes.num_rows,
+    )
+
+
+def _whole_files(files: DmlFiles, gone: pa.Table, watch: Stopwatch) -> _Deleted:
+    """Files of which every row goes: nothing is read of them, nothing is written."""
+    removed = tuple(add_files(gone))
+    num_rows = num_live_rows(removed)
+    watch.found()
+    now_ms = files.txn.log.now_ms()
+    return _Deleted(
+        actions=[file.remove(now_ms) for file in removed],
+        metrics={**removed_metrics(removed), "numDeletedRows": num_rows},
+        num_rows=num_rows,
+    )
+
+
+def _copied(files: DmlFiles, changes: FileChanges, where: DmlCondition) -> list[AddFile]:
+    """The rows that stay of files which go, in new ones."""
+    partial = [each.file for each in changes.counted if each.num_left]
+    rows = where.others(files.live_rows(partial)) if partial else files.copied_rows(changes)
+    written = [] if rows is None else files.write(rows)
+    check_conserved("DELETE", written=written, expected=changes.num_copied)
+    return written
+
+
+def _told(files: DmlFiles, changes: FileChanges, where: DmlCondition) -> list[AddCDCFile]:
+    """The deleted rows, for the change feed."""
+    if not files.writes_changes:
+        return []
+    if changes.counted:
+        rows: DataFrame | None = where.matching(files.live_rows(changes.removed))
+    else:
+        rows = files.touched_rows(changes.files)
+    if rows is None:
+        return []
+    return files.write_changes(rows.withColumn(CHANGE_TYPE, F.lit("delete")))

@@ -1,0 +1,219 @@
+"""MERGE: rows of a source update, delete and insert rows of a table, in one commit.
+
+Names are looked up first (`merge_resolution`), then one join says what becomes of each row
+(`merge_join`), and files follow from that (`merge_write`).  When anything fails, the table is as it
+was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pyspark_delta.errors.table import AppendOnlyError, TableNotFoundError
+from pyspark_delta.kernel.protocol.properties import (
+    APPEND_ONLY,
+    ENABLE_CHANGE_DATA_FEED,
+    property_value,
+)
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from pyspark_delta.spark.commands.dml_files import DmlFiles
+from pyspark_delta.spark.commands.merge_clauses import (
+    check_clauses,
+    is_insert_only,
+    of_kind,
+)
+from pyspark_delta.spark.commands.merge_history import (
+    MergeTimes,
+    RowCounts,
+    merge_metrics,
+    merge_operation,
+)
+from pyspark_delta.spark.commands.merge_join import MergeRows
+from pyspark_delta.spark.commands.merge_layout import MergeLayout
+from pyspark_delta.spark.commands.merge_pruning import with_known_keys
+from pyspark_delta.spark.commands.merge_request import MergeRequest
+from pyspark_delta.spark.commands.merge_resolution import MergeNames, resolve_merge
+from pyspark_delta.spark.commands.merge_source import MergeSource, merge_source
+from pyspark_delta.spark.commands.merge_targets import evolve
+from pyspark_delta.spark.commands.merge_write import (
+    SOURCE_ROWS,
+    Merged,
+    MergeJobs,
+    RowsLostError,
+)
+from pyspark_delta.spark.commands.overwrite_scope import forget_session_version
+from pyspark_delta.spark.commands.replaced_rows import hidden_columns
+from pyspark_delta.spark.commands.write_options import WriteOptions
+from pyspark_delta.spark.jvm.frame_facts import release
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.located_rows import LocatedRows, located_rows
+from pyspark_delta.spark.staged_files import StagedFiles
+from pyspark_delta.spark.table_reads import TableReads
+
+_INSERT_ONLY = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled"
+_KEEPS_SOURCE = "spark.databricks.delta.merge.materializeSource"
+_ATTEMPTS = f"{_KEEPS_SOURCE}.maxAttempts"
+_DEFAULT_ATTEMPTS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeResult:
+    """How many rows were affected, and the version that was made; None when nothing changed."""
+
+    counts: RowCounts
+    version: int | None = None
+    has_new_schema: bool = False
+
+
+def run_merge(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> MergeResult:
+    """Run a MERGE and commit it; once more when rows that were kept for it are lost."""
+    check_clauses(request.clauses)
+    asked = WriteOptions.parse({}, lambda key: spark.conf.get(key, None))
+    attempts = asked.conf(_ATTEMPTS) or ""
+    left = int(attempts) if attempts.isdecimal() else _DEFAULT_ATTEMPTS
+    while True:
+        left -= 1
+        try:
+            return _run_once(spark, log, request, asked)
+        except RowsLostError:
+            if left <= 0:
+                raise
+
+
+def _run_once(
+    spark: SparkSession, log: DeltaLog, request: MergeRequest, asked: WriteOptions
+) -> MergeResult:
+    reads = TableReads.of(log, request.source)
+    txn = reads.start_transaction(log)
+    if txn.snapshot is None:
+        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=log.store.root_uri)
+    if not _must_merge(spark, txn, request, asked):
+        return MergeResult(counts=RowCounts())
+    return _Merge(JvmSession(spark), txn, request, asked).run(reads)
+
+
+class _Merge:
+    """One MERGE from its request to its commit."""
+
+    def __init__(
+        self,
+        jvm: JvmSession,
+        txn: OptimisticTransaction,
+        request: MergeRequest,
+        asked: WriteOptions,
+    ) -> None:
+        self._jvm = jvm
+        self._txn = txn
+        self._request = request
+        self._asked = asked
+        self._times = MergeTimes()
+        may_append = (asked.conf(_INSERT_ONLY) or "true").lower() == "true"
+        self._only_inserts = may_append and is_insert_only(request.clauses)
+
+    def run(self, reads: TableReads) -> MergeResult:
+        """Run the jobs, and commit what they made."""
+        source = self._source()
+        try:
+            return self._run(source, reads)
+        finally:
+            if source.kept is not None:
+                release(source.kept)
+
+    def _run(self, source: MergeSource, reads: TableReads) -> MergeResult:
+        txn, request = self._txn, self._request
+        assert txn.snapshot is not None
+        target = located_rows(self._jvm, txn, txn.snapshot.files)
+        names = self._names(source, target)
+        resolution = resolve_merge(names, request.condition, request.clauses)
+        if source.is_small:
+            resolution = with_known_keys(self._jvm, resolution, source.frame, txn.snapshot)
+        evolve(txn, resolution.schema)
+        has_new_schema = txn.schema != txn.snapshot.metadata.schema
+        rows = MergeRows(
+            jvm=self._jvm,
+            txn=txn,
+            resolution=resolution,
+            hidden=hidden_columns(txn),
+            tells_before=names.tells_before,
+        )
+        layout = MergeLayout(
+            jvm=self._jvm,
+            metadata=txn.metadata,
+            target_bytes=txn.snapshot.size_in_bytes,
+            num_files=txn.snapshot.num_files,
+            asked=self._asked,
+        )
+        with StagedFiles(txn) as staged:
+            dml = DmlFiles(self._jvm, txn, staged, self._asked)
+            jobs = MergeJobs(dml, rows, names, source, target, request, layout, self._times)
+            done = jobs.insert_only() if self._only_inserts else jobs.run()
+            if done.is_empty and not has_new_schema:
+                return MergeResult(counts=done.counts)
+            reads.record(txn)
+            done = _with_source(done, source.frame)
+            actions = [*dml.actions(done.changes), *done.written, *done.feed]
+            metrics = merge_metrics(done.counts, done.changes, done.written, done.feed)
+            metrics |= self._times.metrics
+            version = dml.commit(actions, merge_operation(resolution), metrics)
+        return MergeResult(counts=done.counts, version=version, has_new_schema=has_new_schema)
+
+    def _source(self) -> MergeSource:
+        snapshot = self._txn.snapshot
+        assert snapshot is not None
+        inserts = bool(of_kind(self._request.clauses, "not matched"))
+        size = snapshot.size_in_bytes
+        said = self._asked.conf(_KEEPS_SOURCE) or "auto"
+        source = merge_source(
+            self._jvm,
+            self._request.source,
+            size,
+            asks_twice=inserts,
+            keeps=said.lower() == "all",
+        )
+        self._times.done("materializeSource")
+        return source
+
+    def _names(self, source: MergeSource, target: LocatedRows) -> MergeNames:
+        tells = property_value(self._txn.metadata.configuration, ENABLE_CHANGE_DATA_FEED)
+        return MergeNames(
+            jvm=self._jvm,
+            txn=self._txn,
+            source=source.frame.observe(SOURCE_ROWS, F.count(F.lit(1)).alias("n")),
+            target=target.frame,
+            called=self._request.called,
+            evolves=self._request.evolves or self._asked.merges_schema,
+            widening=self._asked.widening,
+            tells_before=bool(tells) and not self._only_inserts,
+        )
+
+
+def _must_merge(
+    spark: SparkSession,
+    txn: OptimisticTransaction,
+    request: MergeRequest,
+    asked: WriteOptions,
+) -> bool:
+    """Whether there is anything to do; a typed error when it must not be done."""
+    is_append_only = property_value(txn.metadata.configuration, APPEND_ONLY)
+    if is_append_only and not is_insert_only(request.clauses):
+        raise AppendOnlyError(
+            "DELTA_CANNOT_MODIFY_APPEND_ONLY",
+            table_name=txn.log.store.root_uri,
+            config=APPEND_ONLY.key,
+        )
+    once = asked.txn
+    if once is not None and txn.txn_version(once.app_id) >= once.version:
+        forget_session_version(spark, asked)
+        return False
+    return True
+
+
+def _with_source(done: Merged, source: DataFrame) -> Merged:
+    """Count the source's rows where no part of the join was left to count them."""
+    if done.counts.num_source is not None:
+        return done
+    return replace(done, counts=replace(done.counts, num_source=source.count()))

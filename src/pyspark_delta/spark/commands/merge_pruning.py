@@ -1,0 +1,72 @@
+"""Files of a target that no source row can match, by the values that the source's keys have.
+
+Only for a small source beside a large target, and for columns that tell files apart: those that
+partition the table, and those whose values lie together in files.  The values become a part of
+the condition, so that Spark's own pushdown prunes partitions, skips files and row groups.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol.column_mapping import physical_name
+from pyspark_delta.kernel.protocol.types import BINARY, StructField, is_atomic
+from pyspark_delta.kernel.scan.plan import mapping_mode, select_files
+from pyspark_delta.kernel.scan.predicates import compare
+from pyspark_delta.spark.commands.merge_resolution import Resolution
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.merge_plan import is_in, key_pairs, values_of
+
+# More values than this say little that files could be told apart by, and cost to compare.
+_MOST_VALUES = 10_000
+# A column whose values are in more than so many of the files does not tell these apart.
+_WIDE = 0.5
+
+
+def with_known_keys(
+    jvm: JvmSession, resolution: Resolution, source: DataFrame, snapshot: Snapshot
+) -> Resolution:
+    """The same MERGE, whose condition also says which values the target's key columns can have.
+
+    `source` is looked at by a job, where that can leave out files.
+    """
+    pairs = [
+        pair
+        for pair in key_pairs(jvm, resolution.source, resolution.target, resolution.condition)
+        if _tells_files_apart(snapshot, snapshot.metadata.schema.get(pair.name))
+    ]
+    if not pairs:
+        return resolution
+    keys = source.select(*[pair.source.alias(f"k{i}") for i, pair in enumerate(pairs)])
+    condition = resolution.condition
+    for pair, values in zip(pairs, values_of(jvm, keys, _MOST_VALUES), strict=True):
+        if values is not None:
+            condition = condition & is_in(jvm, pair.target, values)
+    return replace(resolution, condition=condition)
+
+
+def _tells_files_apart(snapshot: Snapshot, f: StructField | None) -> bool:
+    if f is None or not is_atomic(f.data_type) or f.data_type == BINARY:
+        return False
+    if f.name in snapshot.metadata.partition_columns:
+        return True
+    value = _some_value(snapshot, f)
+    if value is None:
+        return False
+    found = select_files(snapshot, compare((f.name,), "=", value))
+    return bool(found.num_rows <= _WIDE * snapshot.num_files)
+
+
+def _some_value(snapshot: Snapshot, f: StructField) -> str | int | float | None:
+    """A value that the column has in some file in the middle, as its statistics tell."""
+    files = snapshot.files_with(["stats"]).column("stats")
+    text = files[len(files) // 2].as_py() if len(files) > 1 else None
+    if text is None:
+        return None
+    name = physical_name(f, mapping_mode(snapshot.metadata))
+    least = (json.loads(text).get("minValues") or {}).get(name)
+    return least if isinstance(least, str | int | float) else None

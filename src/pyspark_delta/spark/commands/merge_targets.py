@@ -1,0 +1,234 @@
+"""Where the values of a MERGE go: names of target columns as paths, and the schema they make.
+
+With schema evolution a column of the source that the target does not have becomes one of it, once
+a clause assigns to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark_delta.errors.table import InvalidPredicateError, OperationNotAllowedError, SchemaError
+from pyspark_delta.kernel.protocol.actions import Metadata
+from pyspark_delta.kernel.protocol.features import supported_features
+from pyspark_delta.kernel.protocol.iceberg_compat import enabled_version
+from pyspark_delta.kernel.protocol.identity_columns import check_explicit_insert, check_update
+from pyspark_delta.kernel.protocol.properties import ENABLE_TYPE_WIDENING, property_value
+from pyspark_delta.kernel.protocol.schema_json import format_schema
+from pyspark_delta.kernel.protocol.schema_merge import MergeRules, evolve_schema
+from pyspark_delta.kernel.protocol.type_widening import TypeWideningMode, record_type_changes
+from pyspark_delta.kernel.protocol.types import (
+    VOID,
+    StructField,
+    StructType,
+    column_name,
+    walk_fields,
+)
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from pyspark_delta.spark.commands.merge_clauses import MergeClause, Value
+from pyspark_delta.spark.jvm.attribute_names import parse_attribute_name
+from pyspark_delta.spark.jvm.gateway import JvmSession
+
+Path = tuple[str, ...]
+
+_PREVIEW = "typeWidening-preview"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """A value and the place that it goes to, as the table spells it."""
+
+    path: Path
+    value: Value = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The columns that clauses assign to.
+
+    `called` is what the table may be called before a column's name.  `source` has the columns that
+    may become the table's: None when its schema is not to change.
+    """
+
+    schema: StructType
+    called: tuple[str, ...]
+    source: StructType | None = None
+
+    def assignments(self, jvm: JvmSession, clause: MergeClause) -> tuple[Assigned, ...]:
+        """What a clause that is no star assigns; a typed error for a place that is not there."""
+        found = tuple(
+            Assigned(path=self._path(parse_attribute_name(jvm, name), name, clause), value=value)
+            for name, value in clause.assignments or ()
+        )
+        if clause.action == "insert":
+            _check_insert(found)
+        else:
+            _check_conflicts(found)
+        return found
+
+    def star_columns(self, clause: MergeClause, source: Sequence[str]) -> tuple[str, ...]:
+        """The columns that a star assigns, as the source spells them.
+
+        Without evolution that is every column of the table, and the source must have it.
+        """
+        left_out = {name.lower() for name in clause.except_columns}
+        known = {name.lower(): name for name in source}
+        for name in clause.except_columns:
+            if name.lower() not in known and name not in self.schema:
+                raise self._unresolved(name, clause)
+        if self.source is not None and clause.kind != "not matched by source":
+            return tuple(name for name in source if name.lower() not in left_out)
+        wanted = [f.name for f in self.schema if f.name.lower() not in left_out]
+        for name in wanted:
+            if name.lower() not in known:
+                raise InvalidPredicateError(
+                    "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+                    sqlExpr=name,
+                    clause=f"{clause.shown} clause",
+                    cols=", ".join(source),
+                )
+        return tuple(known[name.lower()] for name in wanted)
+
+    def _path(self, parts: Sequence[str], name: str, clause: MergeClause) -> Path:
+        """The column or field that a name means: one of the table's first, then a new one."""
+        called = [part.lower() for part in self.called]
+        for size in range(len(called), 0, -1):
+            before = [part.lower() for part in parts[:size]]
+            if len(parts) > size and before == called[-size:]:
+                found = self._known(parts[size:], clause)
+                if found is not None:
+                    return found
+        found = self._known(parts, clause)
+        if found is None:
+            raise self._unresolved(name, clause)
+        return found
+
+    def _known(self, parts: Sequence[str], clause: MergeClause) -> Path | None:
+        own = _spelled(self.schema, parts)
+        if own is not None:
+            return own
+        if self.source is None or clause.kind == "not matched by source":
+            return None
+        return _spelled(self.source, parts, under=self.schema)
+
+    def _unresolved(self, name: str, clause: MergeClause) -> InvalidPredicateError:
+        return InvalidPredicateError(
+            "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+            sqlExpr=name,
+            clause=f"{clause.shown} clause",
+            cols=", ".join(self.schema.names),
+        )
+
+
+def _spelled(
+    schema: StructType, parts: Sequence[str], under: StructType | None = None
+) -> Path | None:
+    """A path as the schema spells it, or `under` as far as that has it; None when it has none.
+
+    What is below something else than a struct stays as it is, to be refused where it is set.
+    """
+    struct: object = schema
+    spelled: list[str] = []
+    for part in parts:
+        if not isinstance(struct, StructType):
+            spelled.append(part)
+            continue
+        found = struct.get(part)
+        if found is None:
+            return None
+        known = None if under is None else under.get(part)
+        spelled.append(found.name if known is None else known.name)
+        below = None if known is None else known.data_type
+        under = below if isinstance(below, StructType) else None
+        struct = found.data_type
+    return tuple(spelled)
+
+
+def _check_insert(found: Sequence[Assigned]) -> None:
+    for each in found:
+        if len(each.path) > 1:
+            raise OperationNotAllowedError(
+                "DELTA_UNSUPPORTED_NESTED_FIELD_IN_OPERATION",
+                operation="The INSERT clause of a MERGE",
+                fieldName=column_name(each.path),
+            )
+    names = [each.path[0].lower() for each in found]
+    if len(set(names)) < len(names):
+        raise InvalidPredicateError("DELTA_DUPLICATE_COLUMNS_ON_INSERT")
+
+
+def _check_conflicts(found: Sequence[Assigned]) -> None:
+    """Refuse to set a place twice, or a struct and a field in it."""
+    paths = [tuple(part.lower() for part in each.path) for each in found]
+    for i, one in enumerate(paths):
+        clashing = [k for k, other in enumerate(paths) if k != i and other[: len(one)] == one]
+        if clashing:
+            listed = sorted({i, *clashing})
+            raise InvalidPredicateError(
+                "DELTA_CONFLICT_SET_COLUMN",
+                columnList=", ".join(column_name(found[k].path) for k in listed),
+            )
+
+
+def check_identity(
+    schema: StructType, clause: MergeClause, columns: Iterable[str], *, has_identity: bool
+) -> None:
+    """Refuse to set numbers that the table gives its rows."""
+    if not has_identity:
+        return
+    if clause.action == "insert":
+        check_explicit_insert(schema, columns)
+    else:
+        check_update(schema, columns)
+
+
+def evolved_schema(
+    txn: OptimisticTransaction,
+    source: StructType,
+    assigned: Iterable[Path],
+    widening: TypeWideningMode,
+) -> StructType:
+    """The table's schema with what the source adds at the places that clauses assign to."""
+    metadata = txn.metadata
+    paths = [tuple(part.lower() for part in path) for path in assigned]
+    brought = _brought(source, paths, ())
+    allowed = property_value(metadata.configuration, ENABLE_TYPE_WIDENING)
+    rules = MergeRules(
+        implicit_conversions=True,
+        widening=widening if allowed else TypeWideningMode.NEVER,
+        iceberg=(enabled_version(metadata) or 0) >= 1,
+    )
+    merged = evolve_schema(metadata.schema, brought, rules)
+    for path, f in walk_fields(merged):
+        if f.data_type == VOID and metadata.schema.find(tuple(path)) is None:
+            raise SchemaError("DELTA_MERGE_ADD_VOID_COLUMN", newColumn=column_name(path))
+    return merged
+
+
+def evolve(txn: OptimisticTransaction, schema: StructType) -> None:
+    """Let the commit change the table's schema; nothing when it is that already."""
+    old = txn.metadata
+    if schema == old.schema:
+        return
+    version = txn.read_version + 1 if _PREVIEW in supported_features(txn.protocol) else None
+    recorded = record_type_changes(old.schema, schema, table_version=version)
+    txn.update_metadata(_with_schema(old, recorded))
+
+
+def _with_schema(metadata: Metadata, schema: StructType) -> Metadata:
+    return replace(metadata, schema_string=format_schema(schema))
+
+
+def _brought(struct: StructType, assigned: Sequence[Path], base: Path) -> StructType:
+    """The part of a source's schema that some clause assigns to."""
+    kept: list[StructField] = []
+    for f in struct:
+        path = (*base, f.name.lower())
+        if path in assigned:
+            kept.append(f)
+        elif isinstance(f.data_type, StructType) and any(
+            each[: len(path)] == path for each in assigned
+        ):
+            kept.append(f.with_type(_brought(f.data_type, assigned, path)))
+    return StructType(tuple(kept))

@@ -1,0 +1,190 @@
+"""Values of a MERGE as its columns take them: cast as Spark stores them, structs field by field.
+
+Fields of structs go by name, whatever their order.  Without schema evolution two structs must have
+the same fields; with it those that a value lacks are null, or stay as they are in the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
+from pyspark_delta.kernel.protocol.types import (
+    BYTE,
+    INTEGER,
+    LONG,
+    SHORT,
+    VOID,
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
+    column_name,
+)
+from pyspark_delta.spark.column_alignment import bare_type
+from pyspark_delta.spark.jvm.catalyst import StorePolicy, stored_as
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.types import to_spark_type
+
+_INTEGRAL = frozenset({BYTE, SHORT, INTEGER, LONG})
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """An expression and its type."""
+
+    column: Column
+    data_type: DataType
+
+    def field(self, f: StructField) -> Typed:
+        """A field of a struct."""
+        return Typed(self.column.getField(f.name), f.data_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversions:
+    """How values become those of columns; `evolves` says that structs may lack fields."""
+
+    jvm: JvmSession
+    policy: StorePolicy
+    evolves: bool
+
+    def stored(
+        self, value: Typed, wanted: DataType, name: str, original: Typed | None = None
+    ) -> Column:
+        """`value` as one of the type `wanted`, for the column or field `name`.
+
+        Fields that only `original` has keep their values, where there is one.
+        """
+        own = value.data_type
+        if bare_type(own) == bare_type(wanted) and original is None:
+            return value.column
+        match own, wanted:
+            case StructType(), StructType():
+                return self._struct(value, own, wanted, original)
+            case ArrayType(), ArrayType():
+                return self._items(value.column, own.element_type, wanted.element_type, name)
+            case MapType(), MapType():
+                keys = self._items(F.map_keys(value.column), own.key_type, wanted.key_type, name)
+                values = self._items(
+                    F.map_values(value.column), own.value_type, wanted.value_type, name
+                )
+                return F.map_from_arrays(keys, values)
+        if bare_type(own) == bare_type(wanted):
+            return value.column
+        if own == VOID:
+            return value.column.cast(to_spark_type(wanted))
+        return stored_as(
+            self.jvm,
+            value.column,
+            bare_type(wanted),
+            self.policy,
+            name=name,
+            can_overflow=wanted in _INTEGRAL or isinstance(wanted, DecimalType),
+        )
+
+    def updated(
+        self,
+        original: Typed | None,
+        wanted: StructField,
+        assigned: Sequence[tuple[tuple[str, ...], Typed]],
+        path: tuple[str, ...],
+    ) -> Column:
+        """A column of which only fields are assigned, by paths below it; the others stay.
+
+        A struct that was null is one of nulls, but for what is assigned.
+        """
+        struct = wanted.data_type
+        if not isinstance(struct, StructType):
+            raise OperationNotAllowedError(
+                "DELTA_UNSUPPORTED_FIELD_UPDATE_NON_STRUCT",
+                columnName=column_name(path),
+                dataType=struct.simple_string,
+            )
+        fields = []
+        for f in struct:
+            before = None
+            if original is not None and isinstance(original.data_type, StructType):
+                known = original.data_type.get(f.name)
+                before = None if known is None else original.field(known)
+            below = [each for each in assigned if each[0][0].lower() == f.name.lower()]
+            made = self.column(before, f, below, (*path, f.name))
+            fields.append(made.alias(f.name))
+        return F.struct(*fields)
+
+    def column(
+        self,
+        original: Typed | None,
+        wanted: StructField,
+        assigned: Sequence[tuple[tuple[str, ...], Typed]],
+        path: tuple[str, ...],
+    ) -> Column:
+        """A column or field with what is assigned to it, or below it; paths begin with its name."""
+        whole = [value for steps, value in assigned if len(steps) == 1]
+        if whole:
+            return self.stored(whole[0], wanted.data_type, wanted.name)
+        if assigned:
+            below = [(steps[1:], value) for steps, value in assigned]
+            return self.updated(original, wanted, below, path)
+        if original is None:
+            return F.lit(None).cast(to_spark_type(wanted.data_type))
+        return self.kept(original, wanted.data_type, wanted.name)
+
+    def kept(self, original: Typed, wanted: DataType, name: str) -> Column:
+        """A value of the target in the type that its column gets by evolution."""
+        everything = Conversions(self.jvm, StorePolicy.ANSI, True)
+        return everything.stored(original, wanted, name)
+
+    def _items(self, values: Column, own: DataType, wanted: DataType, name: str) -> Column:
+        if bare_type(own) == bare_type(wanted):
+            return values
+        return F.transform(values, lambda item: self.stored(Typed(item, own), wanted, name))
+
+    def _struct(
+        self, value: Typed, own: StructType, wanted: StructType, original: Typed | None
+    ) -> Column:
+        names = {f.name.lower() for f in own}
+        missing = [f for f in wanted if f.name.lower() not in names]
+        if any(f.name not in wanted for f in own) or (missing and not self.evolves):
+            raise SchemaError(
+                "DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION",
+                fromCatalog=own.simple_string,
+                toCatalog=wanted.simple_string,
+            )
+        before = original.data_type if original is not None else None
+        known = before if isinstance(before, StructType) else StructType()
+        fields = []
+        for f in wanted:
+            given, old = own.get(f.name), known.get(f.name)
+            kept = None if original is None or old is None else original.field(old)
+            if given is not None:
+                inner = self.stored(value.field(given), f.data_type, f.name, kept)
+            elif kept is not None:
+                inner = self.kept(kept, f.data_type, f.name)
+            else:
+                inner = F.lit(None).cast(to_spark_type(f.data_type))
+            fields.append(inner.alias(f.name))
+        is_there = value.column.isNotNull()
+        if original is not None and _has_more(known, own):
+            # What only the target has outlives a source that is null.
+            is_there = is_there | original.column.isNotNull()
+        # A struct of nulls is not the null it was.
+        return F.when(is_there, F.struct(*fields))
+
+
+def _has_more(known: StructType, own: StructType) -> bool:
+    """Whether a struct of the target has fields, at any depth, that the source's lacks."""
+    for f in known:
+        given = own.get(f.name)
+        if given is None:
+            return True
+        match f.data_type, given.data_type:
+            case StructType() as one, StructType() as other if _has_more(one, other):
+                return True
+    return False

@@ -1,0 +1,249 @@
+"""UPDATE: new values for columns and fields of the rows for which a condition is true.
+
+One job finds the positions of the rows, unless partition values tell.  With deletion vectors a
+second one writes only them; without, touched files are read once more and written with old and new
+rows side by side.  Row ids stay, and the change feed gets every row before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pyspark_delta.kernel.log.frames import add_table
+from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile
+from pyspark_delta.kernel.protocol.operations import update
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.spark.chosen_rows import chosen_rows
+from pyspark_delta.spark.column_alignment import column
+from pyspark_delta.spark.commands.dml_assignments import (
+    Assignment,
+    assigned_columns,
+    parse_assignments,
+    updated_rows,
+)
+from pyspark_delta.spark.commands.dml_files import (
+    CHANGE_TYPE,
+    DmlFiles,
+    FileChanges,
+    check_conserved,
+    must_change,
+)
+from pyspark_delta.spark.commands.dml_rows import (
+    Affected,
+    DmlCondition,
+    Stopwatch,
+    counts_that_match,
+    dml_condition,
+    files_by_partition,
+    rows_that_match,
+)
+from pyspark_delta.spark.commands.write_options import WriteOptions
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.located_rows import located_rows
+from pyspark_delta.spark.staged_files import StagedFiles
+from pyspark_delta.spark.table_reads import TableReads
+
+
+def run_update(
+    spark: SparkSession,
+    log: DeltaLog,
+    given: Mapping[str, Column],
+    condition: Column | None = None,
+    *,
+    alias: str | None = None,
+) -> Affected:
+    """Set columns and fields, by their SQL names, of the rows for which `condition` is true.
+
+    Without a condition all rows are updated.  `alias` is what expressions may call the table.
+    """
+    asked = WriteOptions.parse({}, lambda key: spark.conf.get(key, None))
+    txn = log.start_transaction()
+    if not must_change(spark, txn, asked):
+        return Affected(version=None, num_rows=0)
+    watch = Stopwatch()
+    jvm = JvmSession(spark)
+    assignments = parse_assignments(jvm, given, txn.schema, alias)
+    with StagedFiles(txn) as staged:
+        files = DmlFiles(jvm, txn, staged, asked)
+        where = None if condition is None else dml_condition(jvm, txn, condition, "UPDATE", alias)
+        command = _Update(files, assignments, where, alias, watch)
+        reads = command.reads(log)
+        done = command.run()
+        reads.record(txn)
+        if not done.actions:
+            return Affected(version=None, num_rows=0)
+        predicates = [] if where is None else [where.text]
+        version = files.commit(done.actions, update(predicates), {**done.metrics, **watch.metrics})
+    return Affected(version=version, num_rows=done.num_rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Updated:
+    """What the commit says."""
+
+    actions: Sequence[Action] = ()
+    metrics: dict[str, object] = field(default_factory=dict, hash=False)
+    num_rows: int = 0
+
+
+class _Update:
+    """The jobs of one UPDATE."""
+
+    def __init__(
+        self,
+        files: DmlFiles,
+        assignments: Sequence[Assignment],
+        where: DmlCondition | None,
+        alias: str | None,
+        watch: Stopwatch,
+    ) -> None:
+        self._files = files
+        self._jvm = files.jvm
+        self._txn = files.txn
+        self._where = where
+        self._alias = alias
+        self._watch = watch
+        found = self._txn.filter_files() if where is None else where.candidates(self._txn)
+        self._candidates = located_rows(self._jvm, self._txn, found)
+        rows = self._named(self._candidates.frame)
+        self._values = assigned_columns(
+            self._jvm, rows, self._txn.metadata, self._txn.protocol, assignments
+        )
+
+    def reads(self, log: DeltaLog) -> TableReads:
+        """What subqueries among the values read of the very table."""
+        if self._values.is_repeatable:
+            return TableReads(())
+        return TableReads.of(log, self._values.data)
+
+    def run(self) -> _Updated:
+        """Find the rows, and write what must be written."""
+        files, with_vectors = self._files, self._files.uses_vectors("update")
+        changes = self._changes(with_vectors=with_vectors)
+        self._watch.found()
+        if not changes.num_rows:
+            return _Updated()
+        if files.writes_changes and not self._values.is_repeatable:
+            # Whatever the values were, the feed tells those that are in the table.
+            written = files.write(self._new_rows(changes))
+            feed = self._feed(changes, self._rows_of(written), written)
+            copied = self._copied(changes)
+            written += [] if copied is None else files.write(copied)
+        else:
+            written = files.write(self._all_rows(changes))
+            new = self._new_rows(changes) if files.writes_changes else None
+            feed = [] if new is None else self._feed(changes, new, written)
+        check_conserved("UPDATE", written=written, expected=changes.num_rows + changes.num_copied)
+        self._watch.written()
+        return _Updated(
+            actions=[*files.actions(changes), *written, *feed],
+            metrics=_metrics(changes, written, feed),
+            num_rows=changes.num_rows,
+        )
+
+    def _changes(self, *, with_vectors: bool) -> FileChanges:
+        """What becomes of the files that hold a row to update."""
+        found, where = self._candidates, self._where
+        whole: pa.Table | None = found.files
+        if where is not None:
+            whole = files_by_partition(self._jvm, self._txn, where, found.files)
+        if whole is not None:
+            return self._files.all_rows(whole)
+        assert where is not None
+        if where.is_steady and not with_vectors:
+            return self._files.count(counts_that_match(where, found))
+        touched = rows_that_match(where, found)
+        return self._files.plan(touched.files, with_vectors=with_vectors)
+
+    def _all_rows(self, changes: FileChanges) -> DataFrame:
+        """The updated rows, and those of rewritten files that stay as they are."""
+        if not changes.num_copied:
+            return self._new_rows(changes)
+        if changes.counted:
+            assert self._where is not None
+            return self._updated(self._files.live_rows(changes.removed), self._where.column)
+        new, copied = self._new_rows(changes), self._files.copied_rows(changes)
+        return new if copied is None else new.union(copied)
+
+    def _copied(self, changes: FileChanges) -> DataFrame | None:
+        """The rows of files that go which stay as they are; None for none."""
+        partial = [each.file for each in changes.counted if each.num_left]
+        if not partial:
+            return self._files.copied_rows(changes)
+        assert self._where is not None
+        return self._where.others(self._files.live_rows(partial))
+
+    def _new_rows(self, changes: FileChanges) -> DataFrame:
+        """The updated rows as they will be."""
+        return self._updated(self._touched(changes))
+
+    def _touched(self, changes: FileChanges) -> DataFrame:
+        """The updated rows as they were, with the hidden columns."""
+        files = [*changes.removed, *[each.file for each in changes.of("vector")]]
+        if not changes.num_copied and not changes.of("vector"):
+            return self._files.live_rows(files)
+        where = self._where
+        if where is not None and where.is_steady:
+            return where.matching(self._files.live_rows(files))
+        found = self._files.touched_rows(changes.files)
+        assert found is not None
+        return found
+
+    def _updated(self, rows: DataFrame, updated: Column | None = None) -> DataFrame:
+        return updated_rows(
+            self._jvm,
+            self._named(rows),
+            self._txn.metadata,
+            self._txn.protocol,
+            self._values.columns,
+            hidden=self._files.hidden,
+            updated=updated,
+        )
+
+    def _rows_of(self, written: Sequence[AddFile]) -> DataFrame:
+        """The rows that are in files just written."""
+        store, metadata = self._txn.log.store, self._txn.metadata
+        return chosen_rows(
+            self._jvm, store, add_table(written), protocol=self._txn.protocol, metadata=metadata
+        )
+
+    def _feed(
+        self, changes: FileChanges, new: DataFrame, written: Sequence[AddFile]
+    ) -> list[AddCDCFile]:
+        """The rows before and after, for the change feed, by as many tasks as wrote the table's."""
+        names = list(map(column, self._txn.schema.names))
+        before = self._touched(changes).select(*names, F.lit("update_preimage").alias(CHANGE_TYPE))
+        after = new.select(*names, F.lit("update_postimage").alias(CHANGE_TYPE))
+        return self._files.write_changes(before.union(after).coalesce(_num_tasks(written)))
+
+    def _named(self, rows: DataFrame) -> DataFrame:
+        return rows if self._alias is None else rows.alias(self._alias)
+
+
+def _metrics(
+    changes: FileChanges, written: Sequence[AddFile], feed: Sequence[AddCDCFile]
+) -> dict[str, object]:
+    """What was done, as delta-spark counts it here.
+
+    A file that gets a vector is one that went; vectors that go with files which were written anew
+    are not told.
+    """
+    found = changes.metrics(written, feed)
+    if changes.counted:
+        found["numDeletionVectorsRemoved"] = 0
+    return {
+        **found,
+        "numRemovedFiles": len(changes.removed) + len(changes.of("vector")),
+        "numUpdatedRows": changes.num_rows,
+    }
+
+
+def _num_tasks(written: Sequence[AddFile]) -> int:
+    """How many tasks wrote these files: Spark puts a task's number into their names."""
+    names = [file.path.rpartition("/")[2] for file in written]
+    return max(len({name.split("-")[1] for name in names if name.count("-") > 1}), 1)

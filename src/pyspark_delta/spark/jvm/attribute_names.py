@@ -1,0 +1,26 @@
+"""Names of columns as SQL spells them, and the word that stands for a column's default."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+
+from pyspark_delta.spark.jvm.catalyst import expression_of
+from pyspark_delta.spark.jvm.gateway import JvmSession, items
+
+_UNRESOLVED = "org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute"
+_DEFAULT = "default"
+
+
+def parse_attribute_name(jvm: JvmSession, text: str) -> tuple[str, ...]:
+    """The parts of a column's name, `s.a` or `` `a.b` ``; Spark's own error when it is none."""
+    if text.isidentifier():
+        return (text,)
+    return tuple(items(jvm.static(_UNRESOLVED, "parseAttributeName")(text)))
+
+
+def is_default_keyword(jvm: JvmSession, value: Column) -> bool:
+    """Whether the value is the bare word DEFAULT, which is no column but an instruction."""
+    expression = expression_of(jvm, value)
+    if expression.nodeName() != "UnresolvedAttribute":
+        return False
+    return str(expression.name()).lower() == _DEFAULT
