@@ -32,7 +32,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 test: $(STAMP) java ## the test suite, and the code in README and docs
 	$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-demo: $(STAMP) java ## a small pipeline on Spark: write, evolve, replace, travel, look back, convert, stream
+demo: $(STAMP) java ## a small pipeline on Spark: write, evolve, replace, travel, look back, upsert, convert, stream
 	@$(BIN)/python examples/demo.py
 
 bench: $(STAMP) java ## speed and memory beside other implementations, as ratios

@@ -1,4 +1,4 @@
-"""Orders of a small shop on Spark: write, evolve, replace a day, look back, convert, stream.
+"""Orders of a small shop on Spark: write, evolve, replace, look back, upsert, convert, stream.
 
 `make demo` runs this.  No JAR is added to Spark; the table is made in a temporary folder.
 """
@@ -35,6 +35,7 @@ def main() -> None:
             travel(spark, path)
             look_back(spark, path)
             read_elsewhere(path)
+            upsert(spark, str(Path(folder) / "stock 100% thé"))
             convert(spark, str(Path(folder) / "vieux parquet 5%"))
             stream(spark, Path(folder))
     finally:
@@ -98,6 +99,19 @@ def read_elsewhere(path: str) -> None:
     table = deltalake.DeltaTable(path)
     total = sum(table.to_pyarrow_table().column("price").to_pylist())
     print(f"deltalake {deltalake.__version__}, version {table.version()}: {total:.2f} in total")
+
+
+def upsert(spark: SparkSession, path: str) -> None:
+    """Rows that are there are updated, others inserted; the change feed tells which."""
+    say("A delivery: update what is in stock, insert what is new")
+    stock = spark.createDataFrame([(1, "tea", 5), (2, "cups", 0)], "id LONG, item STRING, n INT")
+    stock.write.format("delta").option("delta.enableChangeDataFeed", "true").save(path)
+    delivery = spark.createDataFrame([(2, "cups", 12), (3, "pot", 4)], stock.schema)
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(delivery.alias("s"), "t.id = s.id")
+    merge = merge.whenMatchedUpdate(set={"n": "t.n + s.n"})
+    merge.whenNotMatchedInsertAll().execute()
+    changes = spark.read.format("delta").option("readChangeFeed", "true")
+    show(changes.option("startingVersion", 1).load(path).drop("_commit_timestamp"))
 
 
 def convert(spark: SparkSession, path: str) -> None:
