@@ -371,12 +371,18 @@ class DmlFiles:
         return replace(file, stats=json.dumps({"numRecords": num_records, **known}))
 
 
-def must_change(spark: SparkSession, txn: OptimisticTransaction, asked: WriteOptions) -> bool:
+def must_change(
+    spark: SparkSession,
+    txn: OptimisticTransaction,
+    asked: WriteOptions,
+    *,
+    only_inserts: bool = False,
+) -> bool:
     """Whether a command that changes rows has anything to do; a typed error when it must not.
 
     It has nothing to do when its application has committed this version already.
     """
-    if property_value(txn.metadata.configuration, APPEND_ONLY):
+    if property_value(txn.metadata.configuration, APPEND_ONLY) and not only_inserts:
         raise AppendOnlyError(
             "DELTA_CANNOT_MODIFY_APPEND_ONLY",
             table_name=txn.log.store.root_uri,

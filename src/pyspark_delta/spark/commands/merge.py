@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pyspark_delta.errors.table import AppendOnlyError, TableNotFoundError
+from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.protocol.properties import (
-    APPEND_ONLY,
     ENABLE_CHANGE_DATA_FEED,
     property_value,
 )
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.commands.dml_files import DmlFiles
+from pyspark_delta.spark.commands.dml_files import DmlFiles, must_change
 from pyspark_delta.spark.commands.merge_clauses import (
     check_clauses,
     is_insert_only,
@@ -45,7 +44,6 @@ from pyspark_delta.spark.commands.merge_write import (
     MergeJobs,
     RowsLostError,
 )
-from pyspark_delta.spark.commands.overwrite_scope import forget_session_version
 from pyspark_delta.spark.commands.replaced_rows import hidden_columns
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.jvm.frame_facts import release
@@ -91,7 +89,7 @@ def _run_once(
     txn = reads.start_transaction(log)
     if txn.snapshot is None:
         raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=log.store.root_uri)
-    if not _must_merge(spark, txn, request, asked):
+    if not must_change(spark, txn, asked, only_inserts=is_insert_only(request.clauses)):
         return MergeResult(counts=RowCounts())
     return _Merge(JvmSession(spark), txn, request, asked).run(reads)
 
@@ -189,27 +187,6 @@ class _Merge:
             widening=self._asked.widening,
             tells_before=bool(tells) and not self._only_inserts,
         )
-
-
-def _must_merge(
-    spark: SparkSession,
-    txn: OptimisticTransaction,
-    request: MergeRequest,
-    asked: WriteOptions,
-) -> bool:
-    """Whether there is anything to do; a typed error when it must not be done."""
-    is_append_only = property_value(txn.metadata.configuration, APPEND_ONLY)
-    if is_append_only and not is_insert_only(request.clauses):
-        raise AppendOnlyError(
-            "DELTA_CANNOT_MODIFY_APPEND_ONLY",
-            table_name=txn.log.store.root_uri,
-            config=APPEND_ONLY.key,
-        )
-    once = asked.txn
-    if once is not None and txn.txn_version(once.app_id) >= once.version:
-        forget_session_version(spark, asked)
-        return False
-    return True
 
 
 def _with_source(done: Merged, source: DataFrame) -> Merged:
