@@ -42,7 +42,7 @@ from pyspark_delta.kernel.txn.committer import Committed
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction, random_uuid
 from pyspark_delta.kernel.txn.vector_files import path_in_table, take_back
-from tests.support.interleaving import InterruptibleCommitter
+from tests.support.interleaving import InterruptibleCommitter, interleave
 from tests.support.transactions import NO_HOOKS, TABLE, add, metadata
 
 IDS = range(16)
@@ -493,20 +493,7 @@ class Bench:
         """Interleave some transactions, then compare every version with the model."""
         kinds = self.chance.choice((KINDS, ON_ROWS))
         runs = [self._new_run(kinds) for _ in range(self.chance.choice((2, 2, 3, 3, 4)))]
-
-        def go_on() -> None:
-            ready = [run for run in runs if not run.is_done and not run.is_busy]
-            if ready:
-                self._step(self.chance.choice(ready))
-
-        def before_attempt() -> None:
-            while self.chance.random() < 0.35:
-                go_on()
-
-        self.committer.before = before_attempt
-        while not all(run.is_done for run in runs):
-            go_on()
-        self.committer.before = lambda: None
+        interleave(runs, self.committer, self.chance, self._step)
         self._check(runs)
 
     def _new_run(self, kinds: tuple[type[Command], ...]) -> Running:

@@ -21,6 +21,7 @@ from pyspark_delta.errors import (
 )
 from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.protocol.actions import AddCDCFile
+from tests.support.plans import files_read
 from tests.support.spark_tables import conf
 from tests.support.tables import (
     append,
@@ -47,17 +48,6 @@ def changes(spark: SparkSession, path: Path, start: Any = 0, **options: Any) -> 
 def found(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     chosen = columns or ("id", "_change_type", "_commit_version")
     return sorted(tuple(row) for row in frame.select(*chosen).collect())
-
-
-def files_read(frame: DataFrame) -> int:
-    """How many files the plan of a query opens."""
-    leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()
-    scans = [leaves.apply(i) for i in range(leaves.size())]
-    return sum(
-        scan.selectedPartitions().totalNumberOfFiles()
-        for scan in scans
-        if scan.getClass().getSimpleName() == "FileSourceScanExec"
-    )
 
 
 def jobs(spark: SparkSession) -> int:

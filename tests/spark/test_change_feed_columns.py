@@ -27,6 +27,7 @@ from pyspark_delta.kernel.protocol.type_widening import record_type_changes
 from pyspark_delta.kernel.protocol.types import INTEGER, LONG, StructField, StructType
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.spark.deleted_rows import stretch_bits
+from tests.support.plans import files_read
 from tests.support.spark_tables import conf
 from tests.support.tables import (
     append,
@@ -84,16 +85,6 @@ def changes(spark: SparkSession, path: Path, *ends: Any) -> DataFrame:
 
 def found(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in frame.select(*columns).collect())
-
-
-def files_read(frame: DataFrame) -> int:
-    leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()
-    scans = [leaves.apply(i) for i in range(leaves.size())]
-    return sum(
-        scan.selectedPartitions().totalNumberOfFiles()
-        for scan in scans
-        if scan.getClass().getSimpleName() == "FileSourceScanExec"
-    )
 
 
 @pytest.mark.parametrize("mode", ["none", "name", "id"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from pyspark_delta import ConcurrentWriteException, ConvertToDeltaCommand, DeltaTable, enable
@@ -21,6 +21,7 @@ from pyspark_delta.spark.commands.convert_target import resolve_convert_target
 from pyspark_delta.spark.types import from_spark
 from tests.support.agreement import deltalake_rows
 from tests.support.parquet_tables import data_tree, parquet_file, save_parquet, tree
+from tests.support.plans import files_read
 from tests.support.spark_tables import SparkTable, conf
 
 DEFAULTS = "spark__databricks__delta__properties__defaults__"
@@ -33,14 +34,6 @@ def table(spark: SparkSession, table_path: Path) -> SparkTable:
 
 def converted(table: SparkTable, schema: str | StructType | None = None) -> DeltaTable:
     return DeltaTable.convertToDelta(table.spark, f"parquet.`{table.path}`", schema)
-
-
-def files_read(frame: DataFrame) -> int:
-    plan = frame._jdf.queryExecution().executedPlan()
-    leaves = plan.collectLeaves()
-    return sum(
-        leaves.apply(i).selectedPartitions().totalNumberOfFiles() for i in range(leaves.size())
-    )
 
 
 def test_a_directory_becomes_a_table_and_no_file_is_touched(table: SparkTable) -> None:

@@ -17,24 +17,14 @@ from pyspark_delta import DeltaLog, DeltaTable
 from pyspark_delta.kernel.storage.uris import decode_path
 from pyspark_delta.spark.commands.delete import run_delete
 from tests.support.agreement import deltalake_rows, kernel_rows
-from tests.support.dml_tables import FEED, MODES, TRACKED, VECTORS, DmlTable
+from tests.support.dml_tables import FEED, KINDS, TRACKED, VECTORS, DmlTable, filled
 from tests.support.spark_tables import conf
 from tests.support.tables import append, new_table
-
-SCHEMA = "id long, p string, v string"
-ROWS = [(1, "a", "x"), (2, "a", "y"), (3, "b", "x"), (4, None, None), (5, "c/é %", "z")]
-KINDS = pytest.mark.parametrize("properties", MODES.values(), ids=MODES.keys())
 
 
 @pytest.fixture
 def table(spark: SparkSession, table_path: Path) -> DmlTable:
     return DmlTable(spark, table_path)
-
-
-def filled(table: DmlTable, *partition_by: str, **properties: str) -> DmlTable:
-    """Five rows, in one file where nothing partitions them."""
-    table.write(table.data(SCHEMA, *ROWS), "append", *partition_by, **properties)
-    return table
 
 
 @KINDS

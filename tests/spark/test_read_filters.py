@@ -23,6 +23,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
+from tests.support.plans import files_read
 from tests.support.tables import append, create_table, delete_positions
 
 ZONE = "spark.sql.session.timeZone"
@@ -55,18 +56,6 @@ def zone(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
 
 def load(spark: SparkSession, path: Path) -> DataFrame:
     return enable(spark).read.format("delta").load(str(path))
-
-
-def files_read(frame: DataFrame) -> int:
-    """How many files the plan of a query opens."""
-    plan = frame._jdf.queryExecution().executedPlan()
-    leaves = plan.collectLeaves()
-    scans = [leaves.apply(i) for i in range(leaves.size())]
-    total = 0
-    for each in scans:
-        directories = each.selectedPartitions()
-        total += directories.totalNumberOfFiles()
-    return total
 
 
 def some_row(random_: random.Random, number: int) -> dict[str, object]:

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from pyspark_delta import DeltaTable
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile, RemoveFile
@@ -17,6 +18,10 @@ FEED = {"delta.enableChangeDataFeed": "true"}
 TRACKED = {"delta.enableRowTracking": "true"}
 MODES = {"copies": {}, "vectors": VECTORS}
 """Properties of tables whose rows are changed by writing files anew, and by vectors."""
+
+KINDS = pytest.mark.parametrize("properties", MODES.values(), ids=MODES.keys())
+SCHEMA = "id long, p string, v string"
+ROWS = [(1, "a", "x"), (2, "a", "y"), (3, "b", "x"), (4, None, None), (5, "c/é %", "z")]
 
 
 class DmlTable(SparkTable):
@@ -63,3 +68,9 @@ class DmlTable(SparkTable):
 
 def _gone(file: AddFile) -> int:
     return 0 if file.deletion_vector is None else file.deletion_vector.cardinality
+
+
+def filled(table: DmlTable, *partition_by: str, **properties: str) -> DmlTable:
+    """Five rows, in one file where nothing partitions them."""
+    table.write(table.data(SCHEMA, *ROWS), "append", *partition_by, **properties)
+    return table

@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.log.chosen_files import ChosenFiles
-from pyspark_delta.kernel.log.frames import add_files
-from pyspark_delta.kernel.protocol.actions import AddFile
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.row_tracking import materialized_columns
 from pyspark_delta.kernel.protocol.types import LONG, StructField
@@ -57,10 +55,6 @@ class LocatedRows:
 
     files: pa.Table = field(hash=False)
     frame: DataFrame = field(hash=False)
-
-    def file(self, number: int) -> AddFile:
-        """The file of that number."""
-        return next(add_files(self.files.slice(number, 1)))
 
 
 def located_rows(

@@ -41,11 +41,6 @@ class TouchedFile:
     num_met: int
     counts: Mapping[str, int] = field(hash=False)
 
-    @property
-    def has_row_twice(self) -> bool:
-        """Whether some row was met more than once."""
-        return self.num_met > self.rows.cardinality
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TouchedRows:

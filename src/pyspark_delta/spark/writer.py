@@ -12,6 +12,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 
 from pyspark_delta.errors.table import PartitionValueError
+from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import (
     ColumnMappingMode,
@@ -46,7 +47,6 @@ from pyspark_delta.kernel.protocol.types import (
 )
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.storage.uris import encode_path
-from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.column_alignment import aligned
 from pyspark_delta.spark.file_options import (
     OUTPUT_TIMESTAMP_TYPE,
@@ -73,7 +73,7 @@ _DEFAULTS = FileOptions()
 
 def stage(
     jvm: JvmSession,
-    log: DeltaLog,
+    log: TableLog,
     data: DataFrame,
     metadata: Metadata,
     protocol: Protocol,
@@ -114,7 +114,7 @@ def stage(
 
 def stage_changes(
     jvm: JvmSession,
-    log: DeltaLog,
+    log: TableLog,
     data: DataFrame,
     metadata: Metadata,
     protocol: Protocol,
@@ -140,7 +140,7 @@ def stage_changes(
 
 def _written(
     jvm: JvmSession,
-    log: DeltaLog,
+    log: TableLog,
     data: DataFrame,
     metadata: Metadata,
     protocol: Protocol,

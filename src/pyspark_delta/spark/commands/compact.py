@@ -67,7 +67,7 @@ def compact(
     for each in bins:
         files = stage(
             jvm,
-            txn.log,  # type: ignore[arg-type]
+            txn.log,
             _rows(jvm, txn, each),
             txn.metadata,
             txn.protocol,

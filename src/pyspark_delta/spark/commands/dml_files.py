@@ -241,7 +241,7 @@ class DmlFiles:
         with _typed_failures():
             files = stage(
                 self.jvm,
-                self.txn.log,  # type: ignore[arg-type]
+                self.txn.log,
                 rows,
                 metadata,
                 self.txn.protocol,
@@ -258,7 +258,7 @@ class DmlFiles:
         with _typed_failures():
             files = stage_changes(
                 self.jvm,
-                self.txn.log,  # type: ignore[arg-type]
+                self.txn.log,
                 rows.select(*map(column, names)),
                 self.txn.metadata,
                 self.txn.protocol,

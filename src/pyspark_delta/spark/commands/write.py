@@ -219,7 +219,7 @@ class _Write:
     ) -> list[AddFile]:
         files = stage(
             self.jvm,
-            self.txn.log,  # type: ignore[arg-type]
+            self.txn.log,
             rows,
             self.txn.metadata,
             self.txn.protocol,
@@ -264,7 +264,7 @@ class _Write:
         for rows, kind in changed:
             files = stage_changes(
                 self.jvm,
-                log,  # type: ignore[arg-type]
+                log,
                 rows.withColumn(_CHANGE_TYPE, F.lit(kind)),
                 metadata,
                 protocol,

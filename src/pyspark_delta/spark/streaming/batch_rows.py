@@ -78,7 +78,7 @@ class BatchRows:
         with typed_violations():
             files = stage(
                 self.jvm,
-                txn.log,  # type: ignore[arg-type]
+                txn.log,
                 rows,
                 metadata,
                 txn.protocol,
