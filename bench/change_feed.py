@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from bench.drivers import DELTA_SPARK
 from bench.measure import OURS, Bar, Result, Work, check_equal, in_turns, median_result
-from bench.spark import Bench
+from bench.spark import Bench, most_held
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector, inline_descriptor
 
 _ROWS = 1000
@@ -39,6 +39,7 @@ def change_feed(bench: Bench) -> Iterator[Result]:
     fewer = max(versions // 10, 4)
     path = _written(bench.root / "vectors", files, fewer, _deletes)
     yield _measured(bench, f"changes of {fewer:,} versions by vectors", path, None, bars)
+    yield most_held(bench, "the change feed")
 
 
 def _measured(bench: Bench, name: str, path: str, condition: str | None, bars: list[Bar]) -> Result:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bench.drivers import DELTA_SPARK, Driver
 from bench.measure import OURS, Bar, Result, Work, check_equal, in_turns, median_result
-from bench.spark import Bench, held, said
+from bench.spark import Bench, most_held
 
 SCALES = {"SF1": (72_000, 100), "SF10": (720_000, 20)}
 _SHARES = {"0.001%": 0.00001, "1%": 0.01, "50%": 0.5}
@@ -54,6 +54,7 @@ def merges(bench: Bench) -> Iterator[Result]:
     for scale, (count, files) in SCALES.items():
         for vectors in (False, True):
             yield from _merges(bench, scale, count // bench.sizes.merge_part, files, vectors)
+    yield most_held(bench, "the MERGEs")
 
 
 def _merges(bench: Bench, scale: str, count: int, files: int, vectors: bool) -> Iterator[Result]:
@@ -105,6 +106,7 @@ def changed_rows(bench: Bench) -> Iterator[Result]:
         for command in ("DELETE", "UPDATE"):
             for share, fraction in _SHARES.items():
                 yield from _changed(bench, target, command, share, fraction, how)
+    yield most_held(bench, "DELETE and UPDATE")
 
 
 def _changed(
@@ -175,13 +177,7 @@ def small_merges(bench: Bench) -> Iterator[Result]:
     times = in_turns("query after MERGEs", reads, rounds=sizes.rounds, warm_up=sizes.warm_up)
     name = f"query after {many} MERGEs"
     yield median_result(name, times, [Bar(peer=DELTA_SPARK, at_most=1.0)])
-    yield Result(
-        workload="driver memory after all of that",
-        unit="MB",
-        values={peer: sum(held(d).values()) / 1e6 for peer, (d, _) in tables.items()},
-        bars=[Bar(peer=DELTA_SPARK, at_most=1.0)],
-        note="; ".join(said(peer, held(d), held(d)) for peer, (d, _) in tables.items()),
-    )
+    yield most_held(bench, f"{many} small MERGEs")
 
 
 def _totals(driver: Driver, path: str) -> Work:

@@ -453,6 +453,21 @@ def held(driver: Driver) -> dict[str, int]:
     return {each: found[each]["peak"] for each in processes}
 
 
+def most_held(bench: Bench, what: str) -> Result:
+    """The most that each driver held until now, both having done the same."""
+    found = {driver.peer: held(driver) for driver in (bench.ours, bench.delta_spark)}
+    return Result(
+        workload=f"driver memory after {what}",
+        unit="MB",
+        values={peer: sum(each.values()) / 1e6 for peer, each in found.items()},
+        bars=[Bar(peer=DELTA_SPARK, at_most=1.0)],
+        note="; ".join(
+            f"{peer} " + ", ".join(f"{process} {size / 1e6:.0f}" for process, size in each.items())
+            for peer, each in found.items()
+        ),
+    )
+
+
 def said(peer: str, before: Mapping[str, int], after: Mapping[str, int]) -> str:
     grown = ", ".join(
         f"{process} {before[process] / 1e6:.0f} to {after[process] / 1e6:.0f}" for process in after

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -358,6 +358,60 @@ def test_other_file_systems_are_read_through_their_store(
     assert {json.loads(add.stats or "")["maxValues"]["a"] for add in adds} == {0, 1, 2}
     local = _converted(spark, root, BY_P)[1]
     assert sorted(local, key=lambda add: add.path) == sorted(adds, key=lambda add: add.path)
+
+
+@pytest.mark.parametrize("distribute_above", [0, 1, 1_000])
+def test_many_directories_of_other_file_systems_are_listed_by_tasks(
+    spark: SparkSession, tmp_path: Path, distribute_above: int
+) -> None:
+    location = mounted(spark, tmp_path)
+    root = tmp_path / "mount" / "tä ble 100%"
+    for n in range(6):
+        _pyarrow_files(root / f"p={n}" / f"q=ü {n}%", f=pa.table({"a": [n]}))
+    for hidden in ("_temporary", "p=1/.hidden", "p=2/_metadata"):
+        _pyarrow_files(root / hidden, f=pa.table({"a": [9]}))
+    (root / "p=3" / "_SUCCESS").touch()
+    group = f"listing above {distribute_above}"
+    spark.sparkContext.setJobGroup(group, group)
+    try:
+        with list_files(
+            spark, f"{location}/tä ble 100%", distribute_above=distribute_above
+        ) as manifest:
+            listed = [row for batch in manifest.batches() for row in batch.to_pylist()]
+    finally:
+        spark.sparkContext._jsc.clearJobGroup()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(group)
+    assert bool(jobs) == (distribute_above < 1_000)
+    with list_files(spark, str(root)) as manifest:
+        local = [row for batch in manifest.batches() for row in batch.to_pylist()]
+    assert sorted(row["path"] for row in listed) == [f"p={n}/q=ü {n}%/f.parquet" for n in range(6)]
+    assert sorted(map(str, listed)) == sorted(map(str, local))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_tasks_have_listed_is_cached_until_it_is_taken(
+    spark: SparkSession, table_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    monkeypatch.setattr("pyspark_delta.spark.convert.manifest.FILES_AT_ONCE", 1)
+    for n in range(4):
+        _pyarrow_files(table_path / f"p={n}", f=pa.table({"a": [n]}))
+    cached = spark.sparkContext._jsc.getPersistentRDDs
+    before = set(cached().keySet())
+    during = []
+
+    def watch(batch: pa.RecordBatch) -> pa.Array:
+        during.append(set(cached().keySet()) - before)
+        if fails:
+            raise ValueError("the disk is full")
+        return pa.array([True] * batch.num_rows)
+
+    # The error keeps the frames of the listing alive until it is forgotten.
+    with pytest.raises(ValueError, match="full") if fails else nullcontext() as error:
+        list_files(spark, str(table_path), keep=watch, distribute_above=1).close()
+    assert len(during) == (1 if fails else 4)
+    assert len(during[0]) == 1
+    assert set(cached().keySet()) == before, error
 
 
 def test_tasks_that_cannot_run_leave_the_work_to_the_driver(

@@ -1,13 +1,15 @@
 """A directory tree, listed on the driver or, when it is large, by Spark tasks.
 
-A local tree begins to be listed on the driver.  Once there are many directories left, and
-executors elsewhere, they are shared out among tasks.  A tree behind Hadoop's FileSystem is listed
-by the driver, in threads: executors have no way to it but Java's.
+A tree begins to be listed on the driver, breadth first, for the directories of one level make
+even shares.  Once many are left they are shared out among tasks: a local tree's when executors are
+elsewhere, and then what they found stays cached with them until it is taken; a tree's behind
+Hadoop's FileSystem always, and Spark's own lister runs there, for executors have no way to it but
+Java's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -18,17 +20,19 @@ from pyspark_delta.kernel.ops.tree_listing import (
     Identity,
     Listed,
     is_hidden,
-    is_hidden_file,
+    is_hidden_path,
     list_directory,
     list_tree,
     listed_trees,
     with_identity,
 )
-from pyspark_delta.spark.convert.tasks import has_own_executors, run_by_value
+from pyspark_delta.kernel.storage.base import FileInfo
+from pyspark_delta.spark.convert.tasks import cached_by_value, has_own_executors
 from pyspark_delta.spark.jvm.hadoop_store import HadoopStore
 
 _DISTRIBUTE_ABOVE = 64
 _DIRECTORIES_AT_ONCE = 10_000
+_TREES_AT_ONCE = 1_000
 _THREADS = 16
 
 
@@ -43,7 +47,6 @@ def listed_tree(
         distribute_above = _DISTRIBUTE_ABOVE
     start = with_identity(root, "", frozenset())
     pending: list[tuple[str, frozenset[Identity]]] = [("", start or frozenset())]
-    # Breadth first, for the directories of one level make even shares.
     while pending and len(pending) <= distribute_above:
         below: list[tuple[str, frozenset[Identity]]] = []
         for directory, above in pending:
@@ -58,22 +61,29 @@ def listed_tree(
     directories = [directory for directory, _ in pending]
     for at in range(0, len(directories), _DIRECTORIES_AT_ONCE):
         some = directories[at : at + _DIRECTORIES_AT_ONCE]
-        yield from run_by_value(spark, tree_listing, partial(listed_trees, root), some)
+        yield from cached_by_value(spark, tree_listing, partial(listed_trees, root), some)
 
 
-def walked_tree(store: HadoopStore) -> Iterator[list[Listed]]:
-    """The files of a store of Hadoop's, one directory after another."""
+def walked_tree(
+    store: HadoopStore, distribute_above: int = _DISTRIBUTE_ABOVE
+) -> Iterator[list[Listed]]:
+    """The files of a store of Hadoop's, one directory or some after another."""
     pending = [""]
     with ThreadPoolExecutor(_THREADS) as pool:
-        while pending:
-            some, pending = pending[:_THREADS], pending[_THREADS:]
+        while pending and len(pending) <= distribute_above:
             below: list[str] = []
-            for infos, directories in pool.map(store.list_directory, some):
-                yield sorted(
-                    (info.path, info.size, info.modified_ms)
-                    for info in infos
-                    if not is_hidden_file(info.path.rpartition("/")[2])
-                )
+            for infos, directories in pool.map(store.list_directory, pending):
+                yield _data_files(infos)
                 below += sorted(d for d in directories if not is_hidden(d.rpartition("/")[2]))
-            # What lies deeper comes first, so that few directories wait.
-            pending = below + pending
+            pending = below
+    for at in range(0, len(pending), _TREES_AT_ONCE):
+        some = pending[at : at + _TREES_AT_ONCE]
+        yield _data_files(store.list_trees(some, tasks_above=min(distribute_above, len(some) - 1)))
+
+
+def _data_files(infos: Iterable[FileInfo]) -> list[Listed]:
+    return sorted(
+        (info.path, info.size, info.modified_ms)
+        for info in infos
+        if not is_hidden_path(info.path)  # Spark's lister takes `_metadata` for data
+    )

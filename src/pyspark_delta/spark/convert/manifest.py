@@ -6,7 +6,8 @@ Hidden names are passed over (`tree_listing`); what is in the files is not looke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -143,15 +144,15 @@ def list_files(
 ) -> FileManifest:
     """The files of the Parquet table at `location`; close it when done.
 
-    The log of a streaming sink wins over `partitions`, and these over a listing.  A local tree
-    with more than `distribute_above` directories is listed by Spark tasks; by default never when
-    the executors are this very machine.
+    The log of a streaming sink wins over `partitions`, and these over a listing.  A tree with
+    more than `distribute_above` directories is listed by Spark tasks; by default a local one never
+    is when the executors are this very machine.
     """
     store = open_log(spark, location).store
     if isinstance(store, LocalStore) and not store.has_root():
         raise TableNotFoundError("DELTA_PATH_DOES_NOT_EXIST", path=location)
     uses_sink_log = str(spark.conf.get(USE_SINK_LOG, "true")).lower() == "true"
-    rows: Iterable[tuple[int | None, list[Listed]]]
+    rows: Generator[tuple[int | None, list[Listed]]]
     if uses_sink_log and has_sink_log(store):
         manifest = FileManifest(spark, location, source="sink log")
         rows = ((None, files) for files in _sink_rows(store))
@@ -162,7 +163,8 @@ def list_files(
         manifest = FileManifest(spark, location, source="listing")
         rows = ((None, files) for files in _listed_rows(spark, store, distribute_above))
     try:
-        _fill(manifest, rows, progress, keep)
+        with closing(rows):  # what tasks have cached goes now, not when an error is forgotten
+            _fill(manifest, rows, progress, keep)
         if not manifest.num_files and keep is None:
             raise OperationNotAllowedError("DELTA_EMPTY_DIRECTORY", directory=location)
     except BaseException:
@@ -216,7 +218,9 @@ def _listed_rows(
     if isinstance(store, LocalStore):
         yield from listed_tree(spark, store.root_path, distribute_above)
     elif isinstance(store, HadoopStore):
-        yield from walked_tree(store)
+        yield from (
+            walked_tree(store) if distribute_above is None else walked_tree(store, distribute_above)
+        )
     else:
         for info in store.list_recursive(""):
             if not is_hidden_path(info.path):
@@ -230,7 +234,7 @@ def _sink_rows(store: LogStore) -> Iterator[list[Listed]]:
 
 def _catalog_rows(
     spark: SparkSession, manifest: FileManifest
-) -> Iterator[tuple[int, list[Listed]]]:
+) -> Generator[tuple[int | None, list[Listed]]]:
     """The files that stand directly in the directories of the partitions."""
     for number, partition in enumerate(manifest.partitions):
         place = resolve_action_path(

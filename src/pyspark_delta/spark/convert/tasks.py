@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from pyspark import cloudpickle
+from pyspark import RDD, StorageLevel, cloudpickle
 from pyspark.sql import SparkSession
 
 _TASKS_PER_CORE = 3
@@ -44,7 +44,32 @@ def run_by_value(
     `module` is the one the function is defined in: it is sent along, so it may import only what
     executors have.  Results must be plain values.
     """
+    shared = _shared(spark, module, items)
+    return list(spark.sparkContext.runJob(shared, function))
+
+
+def cached_by_value(
+    spark: SparkSession,
+    module: ModuleType,
+    function: Callable[[Iterable[Any]], Iterator[Any]],
+    items: Sequence[Any],
+) -> Iterator[Any]:
+    """As `run_by_value`, but the results wait with the executors until they are taken.
+
+    All tasks run at once; the driver then holds the results of one of them at a time.  The cache
+    is given back in the end, also when whoever takes the results fails.
+    """
+    found = _shared(spark, module, items).mapPartitions(function)
+    found.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        found.count()
+        yield from found.toLocalIterator()
+    finally:
+        found.unpersist()
+
+
+def _shared(spark: SparkSession, module: ModuleType, items: Sequence[Any]) -> RDD[Any]:
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     context = spark.sparkContext
     slices = max(1, min(len(items), _TASKS_PER_CORE * context.defaultParallelism))
-    return list(context.runJob(context.parallelize(items, slices), function))
+    return context.parallelize(items, slices)

@@ -36,6 +36,7 @@ from pyspark_delta.kernel.storage.relative import check_directory, check_relativ
 from pyspark_delta.kernel.storage.uris import absolute_uri, redacted_uri
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.hadoop_conf import hadoop_conf
+from pyspark_delta.spark.jvm.leaf_files import list_leaf_files
 from pyspark_delta.spark.jvm.listed_statuses import ListedStatus, listed_statuses
 
 _DIRECT_BYTES = 64 * 1024
@@ -163,6 +164,17 @@ class HadoopStore(LogStore):
             [FileInfo(prefix + e.name, e.size, e.modified_ms) for e in entries if e.is_file],
             [prefix + e.name for e in entries if e.is_directory],
         )
+
+    def list_trees(self, directories: Sequence[str], tasks_above: int) -> list[FileInfo]:
+        """The files below directories, without hidden ones; by Spark tasks when they are many."""
+        paths = [self._path(check_directory(each, self._root_uri)) for each in directories]
+        with self._translated("list", ""):
+            found = list_leaf_files(self._jvm, paths, self._conf, tasks_above)
+        start = len(self._root_path) + 1
+        return [
+            FileInfo(f"{entry.parent}/{entry.name}"[start:], entry.size, entry.modified_ms)
+            for entry in found
+        ]
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
         """See LogStore."""
