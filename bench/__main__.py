@@ -38,6 +38,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="of Spark, for all peers"
     )
+    parser.add_argument(
+        "--publish", action="store_true", help="put the numbers of a part among those in docs"
+    )
     parser.add_argument("--json", type=Path, help="where the numbers go")
     parser.add_argument("--chart", type=Path, help="where the picture goes")
     return parser.parse_args()
@@ -61,20 +64,25 @@ def results(
 def main() -> int:
     given = arguments()
     is_whole = not (given.only or given.quick or given.conf)
+    if given.publish and (given.quick or given.conf):
+        raise SystemExit("--publish is for numbers of full size, with the usual settings")
     conf = dict(each.split("=", 1) for each in given.conf)
     names = [name for name in NAMES if not given.only or name in given.only]
     subprocess.run([ROOT / "bench" / "prepare.sh"], check=True)
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.2f}")
+    # Numbers of a part, or of a sample, must not pass for those of the whole.
+    home = ROOT / "docs" if is_whole or given.publish else ROOT / "bench" / "out"
+    numbers = given.json or home / "benchmarks.json"
+    known = report.known_results(numbers) if given.publish else []
     found = []
     with tempfile.TemporaryDirectory(prefix="bench ä 100% ") as folder:
         for result in results(names, conf, is_quick=given.quick, root=Path(folder)):
             found.append(result)
             print("\n".join(report.table([result]).splitlines()[1:]), flush=True)
+            # At once: a run that is stopped has measured something all the same.
+            about = report.about_this_run(conf, is_quick=given.quick)
+            report.write(numbers, report.as_json(found, about, known))
     print(f"\n{report.table(found)}\n\n{report.markdown(found)}")
-    # Numbers of a part, or of a sample, must not pass for those of the whole.
-    home = ROOT / "docs" if is_whole else ROOT / "bench" / "out"
-    numbers = given.json or home / "benchmarks.json"
-    report.write(numbers, report.as_json(found, report.about_this_run(conf, is_quick=given.quick)))
     chart = given.chart or home / "benchmarks.png"
     subprocess.run(
         [ROOT / ".venv-bench" / "bin" / "python", ROOT / "bench" / "chart.py", numbers, chart],

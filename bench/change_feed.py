@@ -36,7 +36,7 @@ def change_feed(bench: Bench) -> Iterator[Result]:
     yield _measured(bench, f"changes of {versions:,} versions", path, None, bars)
     one = f"_commit_version = {versions // 2}"
     yield _measured(bench, f"changes of one of {versions:,} versions", path, one, bars)
-    fewer = max(versions // 10, 4)
+    fewer = max(versions // 50, 4)
     path = _written(bench.root / "vectors", files, fewer, _deletes)
     yield _measured(bench, f"changes of {fewer:,} versions by vectors", path, None, bars)
     yield most_held(bench, "the change feed")
@@ -48,8 +48,7 @@ def _measured(bench: Bench, name: str, path: str, condition: str | None, bars: l
 
     works = {OURS: work(bench.ours), DELTA_SPARK: work(bench.delta_spark)}
     check_equal(name, {peer: each().answer for peer, each in works.items()})
-    warm_up = min(bench.sizes.warm_up, 1)
-    times = in_turns(name, works, rounds=min(bench.sizes.rounds, 3), warm_up=warm_up)
+    times = in_turns(name, works, rounds=bench.sizes.rounds, warm_up=bench.sizes.warm_up)
     return median_result(name, times, bars)
 
 

@@ -57,9 +57,14 @@ def markdown(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-def as_json(results: Sequence[Result], about: Mapping[str, object]) -> str:
-    """Everything, with each sample."""
-    listed = []
+def as_json(
+    results: Sequence[Result],
+    about: Mapping[str, object],
+    known: Sequence[Mapping[str, object]] = (),
+) -> str:
+    """Everything, with each sample; `known` are those of an earlier run, if they are not here."""
+    names = {result.workload for result in results}
+    listed = [dict(each) for each in known if each["workload"] not in names]
     for result in results:
         value = asdict(result)
         value["ratios"] = {peer: round(result.ratio(peer), 4) for peer in result.peers}
@@ -67,6 +72,14 @@ def as_json(results: Sequence[Result], about: Mapping[str, object]) -> str:
             written["is_met"] = result.meets(bar)
         listed.append(value)
     return json.dumps({**about, "results": listed}, indent=1, ensure_ascii=False) + "\n"
+
+
+def known_results(path: Path) -> list[Mapping[str, object]]:
+    """The results that a file has; each has its own load there."""
+    if not path.exists():
+        return []
+    found: list[Mapping[str, object]] = json.loads(path.read_text(encoding="utf-8"))["results"]
+    return found
 
 
 def write(path: Path, text: str) -> None:
