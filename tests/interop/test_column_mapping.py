@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_delta.errors import DeltaError
 from tests.interop.engines import Engine, Pair, table
+from tests.support.peer import PeerError
 
 ROW = (
     "SELECT {0}L AS id, 'v{0}' AS `a b,;{{}}()=`, "
@@ -104,3 +106,23 @@ def test_names_with_dots_and_quotes_are_names(pair: Pair, writer: Engine, table_
     found = pair.agree(table_path)
     assert found.values == [dict(zip(names, range(len(names)), strict=True))] * 3
     pair.agree_on(table_path, ["`a.b` = 0", "```c``` = 2", "d = 2", "`%41` = 5"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_a_first_write_with_a_change_feed_maps_columns_only_without_rows(
+    pair: Pair, tmp_path: Path, mode: str
+) -> None:
+    both = {"delta_enableChangeDataFeed": "true", "delta_columnMapping_mode": mode}
+    more = {"delta_enableDeletionVectors": "true", "delta_enableRowTracking": "true"}
+    engines: dict[str, Engine] = {"öurs 1%": pair.ours, "theirs": pair.theirs}
+    for name, engine in engines.items():
+        for options in (both, both | more):
+            path = tmp_path / f"{name} {len(options)}"
+            with pytest.raises(
+                (DeltaError, PeerError), match="DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION"
+            ):
+                engine.write(row(1), path, **options)
+            engine.write(f"{row(1)} WHERE false", path, **options)
+            engine.write(row(1), path)
+            assert len(pair.agree(path).rows) == 1

@@ -119,15 +119,22 @@ class View:
         self.chance = bench.chance
         self._run = run
 
-    def rows(self, predicate: Predicate, *, by_row: bool) -> list[tuple[AddFile, dict[int, Row]]]:
+    def rows(
+        self, predicate: Predicate, *, by_row: bool, narrow: Callable[[], Predicate] | None = None
+    ) -> list[tuple[AddFile, dict[int, Row]]]:
         """The files that a read finds, and the rows that are left in them."""
-        files = add_files(self.txn.filter_files(predicate, by_row=by_row))
+        files = add_files(self.txn.filter_files(predicate, by_row=by_row, narrow=narrow))
         return [(file, self.bench.live_rows(file)) for file in files]
 
-    def touched(self, where: Callable[[Row], bool], predicate: Predicate) -> list[Touched]:
+    def touched(
+        self,
+        where: Callable[[Row], bool],
+        predicate: Predicate,
+        narrow: Callable[[], Predicate] | None = None,
+    ) -> list[Touched]:
         """Look through the table row by row."""
         found = []
-        for file, live in self.rows(predicate, by_row=True):
+        for file, live in self.rows(predicate, by_row=True, narrow=narrow):
             changed = [position for position, row in live.items() if where(row)]
             if changed:
                 found.append(Touched(file, live, self.bench.vector_of(file), changed))
@@ -285,7 +292,7 @@ class Merge(Command):
     operation = "MERGE"
 
     def plan(self, view: View) -> list[Action]:
-        touched = view.touched(self.matches, self.predicate)
+        touched = view.touched(self.matches, *self.reads)
         matched = [each.live[position] for each in touched for position in each.changed]
         found = {row.id for row in matched}
         changing = [
@@ -318,6 +325,13 @@ class Merge(Command):
         return Row(self.where.part or 1, each, word(self.ident, each))
 
     @property
+    def reads(self) -> tuple[Predicate, Callable[[], Predicate] | None]:
+        """What is read: by the source's ids, or by less and these only when a conflict asks."""
+        if self.ids[0] % 2:
+            return self.predicate, None
+        return compare("id", ">=", min(IDS)), lambda: self.predicate
+
+    @property
     def predicate(self) -> Predicate:
         listed = In(Column(("id",)), tuple(literal(i) for i in self.ids))
         parts = [] if self.where.part is None else [compare("part", "=", self.where.part)]
@@ -328,7 +342,8 @@ class InsertOnlyMerge(Merge):
     """Which rows matched is not known: the dependence is on whole files."""
 
     def plan(self, view: View) -> list[Action]:
-        found = view.rows(self.predicate, by_row=False)
+        predicate, narrow = self.reads
+        found = view.rows(predicate, by_row=False, narrow=narrow)
         there = {row.id for _, rows in found for row in rows.values() if self.matches(row)}
         return view.new_files(self.inserted(i) for i in self.ids if i not in there)
 

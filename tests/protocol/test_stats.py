@@ -23,6 +23,7 @@ from pyspark_delta.kernel.protocol.stats import (
     truncate_max,
     truncate_min,
     widen_stats,
+    with_num_records,
 )
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
@@ -311,9 +312,17 @@ def test_files_without_statistics_get_the_row_count_that_a_vector_needs() -> Non
     assert caught.value.condition == "DELTA_DELETION_VECTOR_MISSING_NUM_RECORDS"
 
 
+def test_a_row_count_that_was_missing_changes_nothing_else() -> None:
+    known = '"maxValues":{"d":12345678901234567890.1234567890},"future":[1.50]}'
+    assert with_num_records("{" + known, 5) == '{"numRecords":5,' + known
+    assert with_num_records('{"numRecords":"many",' + known, 5) == '{"numRecords":5,' + known
+    assert with_num_records(None, 5) == with_num_records("no JSON", 5) == '{"numRecords":5}'
+
+
 def test_statistics_nested_too_deeply_do_not_exhaust_the_stack() -> None:
     deep = '{"numRecords":1,"x":' + "[" * 800 + "]" * 800 + "}"
     assert json.loads(widen_stats(deep))["tightBounds"] is False
+    assert json.loads(with_num_records(deep, 5))["numRecords"] == 5
 
 
 def test_null_counts_of_wide_statistics_say_all_none_or_nothing() -> None:

@@ -189,6 +189,19 @@ def test_columns_that_nobody_asks_for_are_not_read(spark: SparkSession, table: P
     assert scan.requiredSchema().length() == 1
 
 
+def test_many_small_files_are_few_tasks(spark: SparkSession, table_path: Path) -> None:
+    cores = spark.sparkContext.defaultParallelism
+    count = 2 * cores * 16 + 1
+    writer = spark.range(0, count, 1, count).write.format("delta")
+    writer.option("delta.enableChangeDataFeed", "true").save(str(table_path))
+    frame = changes(spark, table_path)
+    assert frame.rdd.getNumPartitions() == 2 * cores
+    assert sorted(row[0] for row in frame.select("id").collect()) == list(range(count))
+    few = frame.where("id < 3").select("id")
+    assert sorted(row[0] for row in few.collect()) == [0, 1, 2]
+    assert files_read(few) == 3
+
+
 def test_times_are_those_of_the_commits(spark: SparkSession, table_path: Path) -> None:
     enable(spark)
     log = create_table(table_path, SCHEMA, configuration=FEED)

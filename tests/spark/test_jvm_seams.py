@@ -237,6 +237,7 @@ def test_the_expressions_of_rules_take_these_parts(jvm: JvmSession) -> None:
         ("UpCast", 3),
         ("CheckOverflowInTableInsert", 2),
         ("EqualNullSafe", 2),
+        ("KnownNullable", 1),
         ("objects.StaticInvoke", 9),
         ("objects.Invoke", 8),
     ):

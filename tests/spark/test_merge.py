@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,11 +17,13 @@ from pyspark_delta import DeltaTable, enable
 from pyspark_delta.errors.conflicts import ConcurrentAppendException
 from pyspark_delta.errors.table import AppendOnlyError, OperationNotAllowedError
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile, RemoveFile
+from pyspark_delta.kernel.protocol.operations import write
 from pyspark_delta.spark.commands import merge_source
 from pyspark_delta.spark.commands.merge_write import MergeJobs
 from pyspark_delta.spark.jvm.frame_facts import release
 from pyspark_delta.spark.snapshot_source import SnapshotSource
 from tests.support.merges import FEED, MODES, MergeTable
+from tests.support.tables import create_table, write_files
 
 MULTIPLE = "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
 
@@ -100,6 +106,31 @@ def test_inserts_alone_append_and_rewrite_nothing(spark: SparkSession, table_pat
     assert table.metrics["numSourceRows"] == 4
     with pytest.raises(AppendOnlyError):
         table.merge(source).whenMatchedDelete().execute()
+    # As delta-spark says, even where Spark sees that nothing of the table has to be read.
+    table.merge(source, "false").whenNotMatchedInsertAll("s.id = 3").execute()
+    assert table.info.is_blind_append is False
+
+
+def test_the_history_has_conditions_as_the_optimizer_leaves_them(
+    spark: SparkSession, table_path: Path
+) -> None:
+    table = MergeTable.of(spark, table_path, "id bigint, v string", (1, "vx"), (2, "b"))
+    source = spark.sql("SELECT 1L AS id, 'V' AS v")
+    merge = table.merge(source, "t.id = s.id AND t.id BETWEEN 0 AND 5")
+    merge = merge.whenMatchedUpdate("t.v LIKE 'v%' AND t.id > 0", {"v": "s.v"})
+    merge = merge.whenMatchedDelete("s.v = concat('a', 'b')")
+    merge = merge.whenNotMatchedInsertAll("s.v IS NOT NULL")
+    merge = merge.whenNotMatchedBySourceDelete("t.id > 5")
+    assert table.done(merge) == (1, 0, 0)
+    told = {key: re.sub(r"#\d+L?", "", text) for key, text in table.parameters.items()}
+    assert told["predicate"] == '["((id = id) AND ((id >= 0) AND (id <= 5)))"]'
+    first, second = json.loads(told["matchedPredicates"])
+    assert first == {"predicate": "(StartsWith(v, v) AND (id > 0))", "actionType": "update"}
+    # What the source's plan knows of its values is not in it.
+    assert second == {"predicate": "(v = ab)", "actionType": "delete"}
+    assert [each["predicate"] for each in json.loads(told["notMatchedPredicates"])] == ["true"]
+    (alone,) = json.loads(told["notMatchedBySourcePredicates"])
+    assert alone["predicate"] == "(id > 5)"
 
 
 @pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
@@ -247,8 +278,10 @@ def test_a_source_that_differs_each_time_is_asked_once(
     table = MergeTable.of(
         spark, table_path, "id int, v double", *[(i, 0.0) for i in range(50)], **FEED
     )
+    # Spark's own `rand` keeps to its first seed.
+    chance = "cast(reflect('java.lang.Math', 'random') AS double)"
     source = spark.range(0, 100, 1, 4).selectExpr(
-        "cast(id + floor(rand() * 50) AS int) AS id", "rand() AS v"
+        f"cast(id + floor({chance} * 50) AS int) AS id", f"{chance} AS v"
     )
     source = source.dropDuplicates(["id"])
     merge = table.merge(source).whenMatchedUpdateAll().whenNotMatchedInsertAll()
@@ -348,6 +381,22 @@ def test_files_that_no_source_row_can_match_are_not_read(
     upsert = table.merge(source.union(spark.range(400, 401).selectExpr("id", "0L", "2L")))
     assert table.done(upsert.whenMatchedUpdateAll().whenNotMatchedInsertAll()) == (3, 0, 1)
     assert table.read().where("v = -1").count() == 3
+
+
+@pytest.mark.parametrize("stats", ["no JSON", "[]", '{"minValues":3}', '{"minValues":{"id":"x"}}'])
+def test_statistics_that_make_no_sense_say_nothing_of_files(
+    spark: SparkSession, table_path: Path, monkeypatch: pytest.MonkeyPatch, stats: str
+) -> None:
+    monkeypatch.setattr(merge_source, "SMALL_TARGET", 0)
+    rows = pa.table({"id": pa.array([1, 2], pa.int64())})
+    log = create_table(table_path, rows.schema, configuration=MODES["vectors"])
+    for _ in range(2):
+        txn = log.start_transaction()
+        (file,) = write_files(log.store, txn.metadata, rows, now_ms=log.now_ms())
+        txn.commit([dataclasses.replace(file, stats=stats)], write("Append"))
+    table = MergeTable(spark, table_path)
+    table.merge(spark.range(2, 4)).whenMatchedDelete().whenNotMatchedInsertAll().execute()
+    assert table.rows == [(1,), (1,), (3,)]
 
 
 def test_a_merge_begins_again_when_kept_rows_are_lost(

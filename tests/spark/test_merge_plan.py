@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -25,6 +27,7 @@ from pyspark_delta.spark.jvm.merge_plan import (
     named_columns,
     named_scope,
     scope_of,
+    shown_conditions,
 )
 
 
@@ -54,6 +57,21 @@ def test_expressions_stand_where_their_branch_is(jvm: JvmSession) -> None:
     texts = {"id": "t0", "made": "CASE choice WHEN 1 THEN part ELSE twice END"}
     made = rows.select("CASE WHEN where THEN 1 WHEN t0 > 0 THEN 0 END", "choice", texts)
     assert sorted(map(tuple, made.collect())) == [(1, 2.0), (2, 10.0)]
+
+
+def test_conditions_are_told_with_constants_computed(jvm: JvmSession) -> None:
+    scope = scope_of(jvm.spark.range(3).selectExpr("id", "7L AS seven"))
+    named = {"a": F.expr("id > 1 + 1"), "b": F.expr("seven BETWEEN 1 AND id")}
+    found = find(jvm, scope, named, {})
+    told = shown_conditions(jvm, [scope], {name: found.expression(name) for name in named})
+    # That `seven` is 7 everywhere is the plan's affair.
+    shown = {name: re.sub(r"#\d+L", "", text) for name, text in told.items()}
+    assert shown == {"a": "(id > 2)", "b": "((seven >= 1) AND (seven <= id))"}
+    # Code that the optimizer takes out of a projection stays where it is.
+    is_large = F.udf(lambda number: number > 1, "boolean", useArrow=False)
+    named = {"code": is_large("id")}
+    code = find(jvm, scope, named, {}).expression("code")
+    assert "#" in shown_conditions(jvm, [scope], {"code": code})["code"]
 
 
 @pytest.mark.parametrize("kind", ["Inner", "LeftAnti"])

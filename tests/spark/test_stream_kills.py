@@ -2,68 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from pyspark_delta import DeltaLog
+from tests.support.spark_workers import SparkWorker
 from tests.support.stream_kills import ROWS, table_name
 
-ROOT = Path(__file__).parents[2]
-SECONDS = 180
 
-
-class Worker:
-    """A process that runs the pipeline, and its JVM: they start and die together."""
+class Worker(SparkWorker):
+    """A process that runs the pipeline."""
 
     def __init__(self, home: Path, hops: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.stream_kills", str(home), str(hops)],
-            cwd=ROOT,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-            start_new_session=True,
-        )
-
-    def told(self) -> object:
-        """What it says next; None when it died first."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        return json.loads(line) if line else None
-
-    def say(self, words: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{words}\n")
-        self._process.stdin.flush()
-
-    def kill(self) -> None:
-        """End the process and its JVM at once, unless they are dead."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(SECONDS)
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with suppress(BrokenPipeError):
-                pipe.close()
-
-    def dies_within(self, seconds: float) -> bool:
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        super().__init__("tests.support.stream_kills", str(home), str(hops))
 
 
 def kill_many_times(home: Path, hops: int, times: int, chance: random.Random) -> None:
@@ -81,13 +35,13 @@ def kill_many_times(home: Path, hops: int, times: int, chance: random.Random) ->
                     worker.say("go")
                     time.sleep(chance.uniform(0, 5))
             finally:
-                worker.kill()
+                worker.close()
         assert following.told() == "ready"
         following.say("end 3")
         assert following.told() == "running"
         assert following.told() == []
     finally:
-        following.kill()
+        following.close()
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,21 @@ def test_data_files_hold_the_partition_columns_too(
     assert pq.read_schema(table_path.with_name("ö ther%") / file.path).names == ["id"]
 
 
+def test_partitions_that_a_branch_of_a_union_computes_are_written(
+    spark: SparkSession, table_path: Path, save: Write
+) -> None:
+    # Spark pushes the projection that names directories below the union.
+    first = spark.range(2).selectExpr("id", "date'2024-01-01' AS day", "id AS n")
+    second = spark.range(2, 4).selectExpr(
+        "id", "date_add(date'2024-01-01', cast(id AS int)) AS day", "id * 2 AS n"
+    )
+    data = first.union(second)
+    save(data, "append", "day", "n")
+    assert kernel_rows(table_path) == rows_of(data)
+    names = {place.name for place in table_path.glob("*/n=*")}
+    assert names == {"n=0", "n=1", "n=4", "n=6"}
+
+
 TYPES = """
 SELECT id, cast(id AS tinyint) AS b, cast(id AS smallint) AS s, cast(id AS int) AS i,
   cast(id AS float) / 3 AS f, cast(id AS double) / 3 AS d, id % 2 = 0 AS flag,

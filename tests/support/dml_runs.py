@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -28,6 +29,7 @@ from tests.support.dml_model import (
 from tests.support.tables import table_log
 
 COLUMNS = ("w", "k", "x", "p", "st", "v")
+_File = tuple[str, str | None]
 
 PAYLOADS: dict[str, Callable[[random.Random], Any]] = {
     "STRING": lambda rng: rng.choice(["", "ä", "long " * 20]),
@@ -135,7 +137,7 @@ class Program:
             source = self._frame(command.rows).alias("s")
             merge = table.alias("t").merge(source, command.on.sql)
             for clause in command.clauses:
-                merge = _with_clause(merge, clause)
+                merge = with_clause(merge, clause)
             return list(merge.execute().collect()[0])
         condition = without_side(command.condition).sql if command.condition else None
         if command.kind == "delete":
@@ -163,7 +165,8 @@ def _counted(expected: Outcome, command: Command) -> list[int]:
     return [counts.total(), counts["updated"], counts["deleted"], counts["inserted"]]
 
 
-def _with_clause(merge: Any, clause: Clause) -> Any:
+def with_clause(merge: Any, clause: Clause) -> Any:
+    """A builder of a MERGE with one clause more."""
     condition = None if clause.condition is None else clause.condition.sql
     sets = None if clause.sets is None else _sql(clause.sets)
     match clause.when, clause.action:
@@ -182,27 +185,55 @@ def _with_clause(merge: Any, clause: Clause) -> Any:
     return merge.whenNotMatchedBySourceUpdate(condition, sets)
 
 
+@contextmanager
+def conserving(path: Path, *, inserted: int = 0, deleted: int = 0) -> Iterator[None]:
+    """What happens inside adds and takes away so many rows, and no row besides."""
+    before = _num_rows(path)
+    yield
+    after = before + inserted - deleted
+    assert _num_rows(path) == after
+    check_files(path, after)
+
+
 def check_files(path: Path, num_rows: int) -> None:
     """What no command may break: no file twice, only live files removed, rows add up."""
     log = table_log(path)
-    live: set[str] = set()
+    live: dict[str, str | None] = {}
     for version in range(log.snapshot.version + 1):
-        removed, added = _paths(path, version)
-        assert removed <= live, f"version {version} removes {removed - live}"
-        live -= removed
-        assert not added & live, f"version {version} adds {added & live} again"
-        live |= added
+        removed, added = _files(path, version)
+        for name, vector in removed:
+            assert name in live, f"version {version} removes {name}, which is not there"
+            # A file is told from others by its vector too.
+            assert live.pop(name) == vector, f"version {version} removes {name} without its vector"
+        for name, vector in added:
+            assert name not in live, f"version {version} adds {name} again"
+            live[name] = vector
     files = list(add_files(log.snapshot.files))
-    assert {file.path for file in files} == live
+    assert sorted(file.path for file in files) == sorted(live)
     vectors = [file.deletion_vector for file in files]
     gone = sum(vector.cardinality for vector in vectors if vector is not None)
     assert sum(file.num_records or 0 for file in files) - gone == num_rows
 
 
-def _paths(path: Path, version: int) -> tuple[set[str], set[str]]:
+def _num_rows(path: Path) -> int:
+    """How many rows there are when each is read, whatever the log says."""
+    return sum(batch.num_rows for batch in table_log(path).snapshot.to_batches())
+
+
+def _files(path: Path, version: int) -> tuple[list[_File], list[_File]]:
+    """What a version removes and adds: paths, each with the id of its vector."""
     text = (path / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
     actions = [json.loads(line) for line in text.splitlines()]
     return (
-        {action["remove"]["path"] for action in actions if "remove" in action},
-        {action["add"]["path"] for action in actions if "add" in action},
+        [_file(action["remove"]) for action in actions if "remove" in action],
+        [_file(action["add"]) for action in actions if "add" in action],
     )
+
+
+def _file(action: dict[str, Any]) -> _File:
+    vector = action.get("deletionVector")
+    if vector is None:
+        return action["path"], None
+    return action[
+        "path"
+    ], f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"

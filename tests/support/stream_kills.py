@@ -19,29 +19,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_delta import enable
+from tests.support.spark_workers import answering, small_session
 
 ROWS = 20
 """How many rows a batch has."""
 
 _EVENTS = ("open", "os.link", "os.remove", "os.rename")
-
-
-def started() -> SparkSession:
-    settings = {
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-        # A process that lives for seconds has no use for the second compiler.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    return enable(spark)
 
 
 def queries(spark: SparkSession, home: Path, hops: int) -> list[StreamingQuery]:
@@ -110,20 +93,19 @@ def ended(running: list[StreamingQuery], more: int) -> list[str]:
 
 
 def main(home: Path, hops: int) -> None:
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    spark = started()
-    print(json.dumps("ready"), file=answers, flush=True)
-    word, _, number = sys.stdin.readline().strip().partition(" ")
+    say = answering()
+    spark = small_session()
+    say("ready")
+    word, _, number = json.loads(sys.stdin.readline()).partition(" ")
     if word == "go" and number:
         die_at(int(number), home)
     running = queries(spark, home, hops)
-    print(json.dumps("running"), file=answers, flush=True)
+    say("running")
     if word == "go":
         for query in running:
             query.awaitTermination()
     else:
-        print(json.dumps(ended(running, int(number))), file=answers, flush=True)
+        say(ended(running, int(number)))
 
 
 if __name__ == "__main__":

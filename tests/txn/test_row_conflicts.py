@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from pyspark_delta.kernel.ops.row_vectors import changed_vector, with_vector, wr
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, CommitInfo, RemoveFile
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector, inline_descriptor
 from pyspark_delta.kernel.scan.predicate_sql import parse_predicate
+from pyspark_delta.kernel.scan.predicates import Predicate
 from pyspark_delta.kernel.storage.faulty import Fault, FaultRule, FaultStore
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
@@ -111,6 +113,32 @@ def test_the_same_row_is_for_one_of_two_alone() -> None:
     with pytest.raises(APPEND):
         delete(mine, {A: [2, 3]})
     assert gone(log) == [1, 2]
+
+
+@pytest.mark.parametrize(("low", "is_conflict"), [(6, False), (5, True)])
+def test_more_is_found_out_of_a_read_when_a_conflict_hangs_on_it(
+    low: int, is_conflict: bool
+) -> None:
+    log = table()
+    asked: list[str] = []
+
+    def narrow() -> Predicate:
+        asked.append("id")
+        return parse_predicate("id = 5")
+
+    mine = log.start_transaction()
+    mine.filter_files(parse_predicate("part = 1"), by_row=True, narrow=narrow)
+    delete(reading(log), {A: [1]})
+    for path in ("part=1/c", "part=1/d"):
+        log.start_transaction().commit([add(path, stats=stats(low, 8))], "WRITE")
+    with pytest.raises(APPEND) if is_conflict else nullcontext():
+        delete(mine, {A: [5]})
+    assert asked == ["id"]
+    other = log.start_transaction()
+    other.filter_files(parse_predicate("part = 1"), by_row=True, narrow=narrow)
+    delete(reading(log), {A: [2]})
+    delete(other, {A: [3]})
+    assert asked == ["id"]
 
 
 def test_a_vector_is_put_together_with_those_of_many_winners() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.log.chosen_files import ChosenFiles
@@ -129,6 +130,11 @@ class ChangeSource(ChosenSource):
         ]
 
 
+_FEW_FILES = 16
+_TASKS_PER_CORE = 2
+_TASK_BYTES = 32 << 20
+
+
 def change_frame(
     jvm: JvmSession, table: ChangesOf, changed: ChangedFiles, *, is_stream: bool = False
 ) -> DataFrame:
@@ -139,7 +145,23 @@ def change_frame(
         frames.append(_frame(jvm, table, inferred, changed.marks, "inferred", is_stream))
     if told.num_rows:
         frames.append(_frame(jvm, table, told, changed.marks, "told", is_stream))
-    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+    frame = frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+    return frame if is_stream else _packed(jvm, frame, inferred, told)
+
+
+def _packed(jvm: JvmSession, frame: DataFrame, *tables: pa.Table) -> DataFrame:
+    """The same rows by fewer tasks, where files are many and small.
+
+    Spark takes opening a file for as dear as reading four megabytes, so that it gives a task 32 of
+    them at most: with a thousand commits, starting tasks takes longer than reading.
+    """
+    num_files = sum(table.num_rows for table in tables)
+    if num_files <= _FEW_FILES:
+        return frame
+    num_bytes = sum(pc.sum(table.column("size")).as_py() or 0 for table in tables)
+    least = _TASKS_PER_CORE * jvm.spark.sparkContext.defaultParallelism
+    tasks = max(least, -(-num_bytes // _TASK_BYTES))
+    return frame.coalesce(tasks) if num_files > _FEW_FILES * tasks else frame
 
 
 def _frame(

@@ -268,8 +268,8 @@ def _with_parquet_id(f: StructField, mode: ColumnMappingMode) -> StructField:
 def _directory(f: StructField, mode: ColumnMappingMode) -> Projected:
     """A partition column as the directories have it.
 
-    Of two columns with one name the last makes the directories; metadata keeps the optimizer
-    from taking it for the first.  Text that looks like the name of null gets one letter more.
+    Of two columns with one name the last makes the directories, so it is kept apart from the
+    first.  Text that looks like the name of null gets one letter more.
     """
     expression = _quoted(f.name)
     if f.data_type == STRING:
@@ -278,9 +278,7 @@ def _directory(f: StructField, mode: ColumnMappingMode) -> Projected:
             f"CASE WHEN startswith({expression}, '{null}') THEN concat({expression}, '_') "
             f"ELSE {expression} END"
         )
-    return Projected(
-        expression=expression, name=physical_name(f, mode), metadata={"delta.partition": True}
-    )
+    return Projected(expression=expression, name=physical_name(f, mode), is_apart=True)
 
 
 def _quoted(name: str) -> str:

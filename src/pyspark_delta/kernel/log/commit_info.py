@@ -32,11 +32,18 @@ def commit_info_of(path: str, data: bytes) -> CommitInfo | None:
     return None
 
 
-def _parsed(line: bytes) -> CommitInfo | None:
+def commit_info_in(value: object) -> CommitInfo | None:
+    """The provenance in a line that is parsed already; None when there is none to be read."""
     try:
-        value = json.loads(line)
         if isinstance(value, dict) and value.get("commitInfo") is not None:
             return CommitInfo.from_json_value(value["commitInfo"])
     except (ValueError, RecursionError, MalformedRecordError):
         return None
     return None
+
+
+def _parsed(line: bytes) -> CommitInfo | None:
+    try:
+        return commit_info_in(json.loads(line))
+    except (ValueError, RecursionError):
+        return None

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pyspark_delta.errors.storage import FileMissingError
 from pyspark_delta.errors.table import StreamError
-from pyspark_delta.kernel.log.commit_info import commit_info_of
+from pyspark_delta.kernel.log.commit_info import commit_info_in, commit_info_of
 from pyspark_delta.kernel.log.commit_lines import action_at, json_object, lines, state_actions
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA, table_from_values
 from pyspark_delta.kernel.log.json_frames import LARGE_COMMIT_BYTES, frame_from_json
@@ -154,8 +154,10 @@ def parse_changes(path: str, version: int, data: bytes, *, time_ms: int) -> Stre
     """
     found: dict[ChangeKind, list[tuple[int, dict[str, Any]]]] = {"add": [], "remove": [], "cdc": []}
     others: list[Metadata | Protocol] = []
+    info: CommitInfo | None = None
     for number, offset, line in lines(data):
         value, place = json_object(path, number, offset, line), (path, number, offset)
+        info = info or commit_info_in(value)
         kind: ChangeKind
         for kind in found:
             if value.get(kind) is not None:
@@ -165,7 +167,6 @@ def parse_changes(path: str, version: int, data: bytes, *, time_ms: int) -> Stre
                 break
         else:
             others += _definitions(value, place)
-    info = commit_info_of(path, data)
     chosen: list[tuple[int, ChangeKind, dict[str, Any]]] = [
         (number, "cdc", value) for number, value in found["cdc"]
     ]

@@ -263,6 +263,15 @@ def widen_stats(
         return _text({"numRecords": count, "tightBounds": False})
 
 
+def with_num_records(stats: str | None, num_records: int) -> str:
+    """The same statistics with a number of records; whatever else they hold stays as it is."""
+    value = _loads(stats, parse_float=RawJson) or {}
+    try:
+        return _text({"numRecords": num_records, **value} | {"numRecords": num_records})
+    except RecursionError:
+        return _text({"numRecords": num_records})
+
+
 def _all_null_marked(counts: Any, all_null: int, physical: int) -> Any:
     if isinstance(counts, dict):
         return {key: _all_null_marked(item, all_null, physical) for key, item in counts.items()}

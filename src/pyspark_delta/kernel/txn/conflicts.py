@@ -156,6 +156,9 @@ def _added_files(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
     ):
         return mine
     found = first_match(mine.reads, mine.read_metadata, winner, mine.settled)
+    if found is not None and mine.reads.can_narrow:
+        mine = replace(mine, reads=mine.reads.narrowed())
+        found = first_match(mine.reads, mine.read_metadata, winner, mine.settled)
     if found is not None:
         raise _file_conflict(
             ConcurrentAppendException, "DELTA_CONCURRENT_APPEND", mine, winner, found

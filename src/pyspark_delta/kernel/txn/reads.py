@@ -10,7 +10,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from pyspark_delta.kernel.log.frames import STRING_MAP, canonical_paths
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
-from pyspark_delta.kernel.scan.predicates import Predicate
+from pyspark_delta.kernel.scan.predicates import Predicate, conjunction
 
 READ_SCHEMA = pa.schema([("path", pa.string()), ("partitionValues", STRING_MAP)])
 """The columns of a file that a read keeps."""
@@ -49,11 +49,14 @@ class Read:
     """One read: the condition, whole, and the files that it left, a table of `READ_SCHEMA`.
 
     `predicate` is None for files that were asked for by name: others like them do not matter.
+    `narrow` gives a predicate that must be true as well for a row to matter, and is asked only
+    when there would be a conflict without it; None when there is no such thing.
     """
 
     predicate: Predicate | None
     files: pa.Table = field(hash=False)
     by_row: bool = False
+    narrow: Callable[[], Predicate] | None = field(default=None, hash=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,9 +121,24 @@ class ReadSet:
             kept.append(replace(read, files=files))
         return replace(self, reads=tuple(kept))
 
+    @property
+    def can_narrow(self) -> bool:
+        """Whether more can be learnt about the rows that matter."""
+        return any(read.narrow is not None for read in self.reads)
+
+    def narrowed(self) -> ReadSet:
+        """The reads with all that can be learnt about the rows that matter."""
+        return replace(self, reads=tuple(map(_narrowed, self.reads)))
+
     def _paths_of(self, reads: Iterable[Read]) -> pa.Array:
         chunks = [chunk for read in reads for chunk in read.files.column("path").chunks]
         return canonical_paths(pa.concat_arrays(chunks) if chunks else _NO_PATHS, self.root_uri)
 
 
 _NO_PATHS = pa.array([], pa.string())
+
+
+def _narrowed(read: Read) -> Read:
+    if read.narrow is None or read.predicate is None:
+        return read
+    return replace(read, predicate=conjunction([read.predicate, read.narrow()]), narrow=None)

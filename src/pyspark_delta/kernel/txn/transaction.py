@@ -135,26 +135,39 @@ class OptimisticTransaction:
 
     # Reading.
 
-    def filter_files(self, predicate: Predicate | None = None, *, by_row: bool = False) -> pa.Table:
+    def filter_files(
+        self,
+        predicate: Predicate | None = None,
+        *,
+        by_row: bool = False,
+        narrow: Callable[[], Predicate] | None = None,
+    ) -> pa.Table:
         """The live files that may hold rows for which `predicate` is true; all without one.
 
         From here on the commit depends on these files, and on no row being added for which the
         predicate is true.  With `by_row` it depends, of the files, on the rows in `touch_rows`
         and no others: that is for commands which judge each row by itself, and to which a row for
-        which the predicate is not true means nothing.
+        which the predicate is not true means nothing.  `narrow` gives another predicate, without
+        which a row means nothing either; it is asked when a conflict hangs on it.
         """
         files = ADD_SCHEMA.empty_table()
         if self.snapshot is not None:
             files = select_files(self.snapshot, TRUE if predicate is None else predicate)
-        self.record_read(predicate, files, by_row=by_row)
+        self.record_read(predicate, files, by_row=by_row, narrow=narrow)
         return files
 
     def record_read(
-        self, predicate: Predicate | None, files: pa.Table, *, by_row: bool = False
+        self,
+        predicate: Predicate | None,
+        files: pa.Table,
+        *,
+        by_row: bool = False,
+        narrow: Callable[[], Predicate] | None = None,
     ) -> None:
         """Note a read that somebody else made of this snapshot: a predicate and what it gave."""
         condition = TRUE if predicate is None else predicate
-        self._record(Read(predicate=condition, files=_columns_read(files), by_row=by_row))
+        found = _columns_read(files)
+        self._record(Read(predicate=condition, files=found, by_row=by_row, narrow=narrow))
 
     def touch_rows(
         self,

@@ -7,7 +7,6 @@ by what it costs.  Nothing here knows conditions or clauses; it starts from posi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,6 +33,7 @@ from pyspark_delta.kernel.protocol.properties import (
     property_value,
 )
 from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
+from pyspark_delta.kernel.protocol.stats import with_num_records
 from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.vectors import VectorReader
@@ -367,8 +367,7 @@ class DmlFiles:
         store, path = self._locations.open(file.path)
         with store.arrow_file(path) as opened:
             num_records = pq.read_metadata(opened).num_rows
-        known = json.loads(file.stats) if file.stats else {}
-        return replace(file, stats=json.dumps({"numRecords": num_records, **known}))
+        return replace(file, stats=with_num_records(file.stats, num_records))
 
 
 def must_change(

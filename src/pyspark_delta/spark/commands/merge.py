@@ -23,7 +23,6 @@ from pyspark_delta.spark.commands.dml_files import DmlFiles, must_change
 from pyspark_delta.spark.commands.merge_clauses import (
     check_clauses,
     is_insert_only,
-    of_kind,
 )
 from pyspark_delta.spark.commands.merge_history import (
     MergeTimes,
@@ -162,16 +161,9 @@ class _Merge:
     def _source(self) -> MergeSource:
         snapshot = self._txn.snapshot
         assert snapshot is not None
-        inserts = bool(of_kind(self._request.clauses, "not matched"))
-        size = snapshot.size_in_bytes
         said = self._asked.conf(_KEEPS_SOURCE) or "auto"
-        source = merge_source(
-            self._jvm,
-            self._request.source,
-            size,
-            asks_twice=inserts,
-            keeps=said.lower() == "all",
-        )
+        keeps = said.lower() == "all"
+        source = merge_source(self._jvm, self._request.source, snapshot.size_in_bytes, keeps=keeps)
         self._times.done("materializeSource")
         return source
 

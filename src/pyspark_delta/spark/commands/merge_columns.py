@@ -20,7 +20,7 @@ from pyspark_delta.spark.commands.merge_targets import Assigned, check_identity
 from pyspark_delta.spark.commands.merge_values import Conversions, Typed
 from pyspark_delta.spark.jvm.catalyst import StorePolicy, column_of, store_policy, stored_as
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.merge_plan import Found, shown
+from pyspark_delta.spark.jvm.merge_plan import Found
 from pyspark_delta.spark.table_sql import TableSql, default_values
 
 
@@ -30,7 +30,7 @@ class ClauseValues:
 
     `condition` is the name of its condition, None for none; `columns` has a text for each column
     of the table, None for one that is computed later: generated, or an identity.  `predicate` is
-    the condition for the history.
+    the condition for the history, where somebody asked for it.
     """
 
     clause: MergeClause
@@ -141,7 +141,6 @@ class ClauseColumns:
             clause=self.clause,
             condition=name,
             columns={} if self.clause.action == "delete" else self._columns(assigned, star),
-            predicate=None if name is None else shown(self.found.expression(name)),
         )
 
     def _columns(self, assigned: Sequence[Assigned], star: Sequence[str]) -> dict[str, str | None]:

@@ -1,25 +1,36 @@
 """Files of a target that no source row can match, by the values that the source's keys have.
 
-Only for a small source beside a large target, and for columns that tell files apart: those that
-partition the table, and those whose values lie together in files.  The values become a part of
-the condition, so that Spark's own pushdown prunes partitions, skips files and row groups.
+Before the join that is only for a small source beside a large target, and for columns that tell
+files apart: those that partition the table, and those whose values lie together in files.  The
+values become a part of the condition, so that Spark's own pushdown prunes partitions, skips files
+and row groups.
+
+After the join it is for files that others have added meanwhile, and only when the MERGE would
+conflict with them.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.column_mapping import physical_name
-from pyspark_delta.kernel.protocol.types import BINARY, StructField, is_atomic
+from pyspark_delta.kernel.protocol.stats import parse_bound, parse_stats
+from pyspark_delta.kernel.protocol.types import BINARY, DOUBLE, FLOAT, StructField, is_atomic
+from pyspark_delta.kernel.scan.binding import bind
 from pyspark_delta.kernel.scan.plan import mapping_mode, select_files
-from pyspark_delta.kernel.scan.predicates import compare
+from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, compare, conjunction
 from pyspark_delta.spark.commands.merge_resolution import Resolution
+from pyspark_delta.spark.commands.merge_source import MergeSource
+from pyspark_delta.spark.expressions import predicate_of
+from pyspark_delta.spark.jvm.frame_facts import is_steady
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.merge_plan import is_in, key_pairs, values_of
+from pyspark_delta.spark.jvm.merge_plan import is_in, key_filters, key_pairs, values_of
+from pyspark_delta.spark.reader import TIME_ZONE
 
 # More values than this say little that files could be told apart by, and cost to compare.
 _MOST_VALUES = 10_000
@@ -49,6 +60,41 @@ def with_known_keys(
     return replace(resolution, condition=condition)
 
 
+def key_predicate(
+    jvm: JvmSession, resolution: Resolution, source: MergeSource, snapshot: Snapshot
+) -> Predicate:
+    """What is true for every row that some source row can match, by the values of its keys.
+
+    TRUE when nobody can tell: a source that may give other rows now is not looked at again.
+    """
+    schema = snapshot.metadata.schema
+    try:
+        if source.kept is None and not is_steady(jvm, source.frame):
+            return TRUE
+        pairs = [
+            pair
+            for pair in key_pairs(jvm, resolution.source, resolution.target, resolution.condition)
+            if _is_exact(schema.get(pair.name))
+        ]
+        if not pairs:
+            return TRUE
+        keys = source.frame.select(*[pair.source.alias(f"k{i}") for i, pair in enumerate(pairs)])
+        filters = key_filters(jvm, pairs, values_of(jvm, keys, _MOST_VALUES))
+    except (Py4JError, PySparkException):
+        return TRUE  # a conflict, then, and no other failure
+    zone = jvm.spark.conf.get(TIME_ZONE)
+    assert zone is not None
+    found = (predicate_of(each, time_zone=zone) for each in filters)
+    return conjunction(bind(each, schema, time_zone=zone, lenient=True) for each in found)
+
+
+def _is_exact(f: StructField | None) -> bool:
+    """Whether values are equal in a join where they are in statistics: not so NaN, or 0 and -0."""
+    if f is None or not is_atomic(f.data_type):
+        return False
+    return f.data_type not in (BINARY, FLOAT, DOUBLE)
+
+
 def _tells_files_apart(snapshot: Snapshot, f: StructField | None) -> bool:
     if f is None or not is_atomic(f.data_type) or f.data_type == BINARY:
         return False
@@ -68,5 +114,8 @@ def _some_value(snapshot: Snapshot, f: StructField) -> str | int | float | None:
     if text is None:
         return None
     name = physical_name(f, mapping_mode(snapshot.metadata))
-    least = (json.loads(text).get("minValues") or {}).get(name)
-    return least if isinstance(least, str | int | float) else None
+    known = parse_stats(text)
+    least = None if known is None else known.min_values.get(name)
+    if least is None or parse_bound(least, f.data_type, is_max=False) is None:
+        return None
+    return least if isinstance(least, str | int) else float(least)

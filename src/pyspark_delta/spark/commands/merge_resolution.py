@@ -8,7 +8,7 @@ that `jvm.merge_plan` knows; no job runs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -35,7 +35,7 @@ from pyspark_delta.spark.commands.merge_targets import (
 from pyspark_delta.spark.commands.write_definition import data_schema
 from pyspark_delta.spark.jvm.catalyst import column_of
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.merge_plan import Found, Scope, named_columns, shown
+from pyspark_delta.spark.jvm.merge_plan import Found, Scope, named_columns, shown_conditions
 from pyspark_delta.spark.jvm.table_plan import quoted_name
 
 CONDITION = "__delta_condition"
@@ -150,7 +150,11 @@ class _Resolver:
         at_both = self._find(both, "matched", assigned, {}, condition)
         alone = self._find(self._target_scope, "not matched by source", assigned, {})
         schema = self._schema(assigned, stars)
-        of_kind = {"matched": at_both, "not matched": at_source, "not matched by source": alone}
+        of_kind: dict[ClauseKind, Found] = {
+            "matched": at_both,
+            "not matched": at_source,
+            "not matched by source": alone,
+        }
         made = []
         for number, clause in enumerate(self._clauses):
             # Rows that turn out to be alone are looked up again.
@@ -160,21 +164,32 @@ class _Resolver:
             values = ClauseColumns(table, clause, number, schema, found, at_source, at_target)
             made.append(values.values(assigned[number], stars[number]))
         resolved = at_both.expression(CONDITION)
+        told = self._told(made, of_kind, resolved)
         before = self._before(schema, at_target)
         return Resolution(
             source=self._source,
             target=self._target_scope,
             condition=column_of(jvm, resolved),
-            predicate=shown(resolved),
+            predicate=told[CONDITION],
             at_source=at_source,
             at_target=at_target,
             at_both=at_both,
             values=self._table.made,
-            clauses=tuple(made),
+            clauses=tuple(replace(each, predicate=told.get(each.condition or "")) for each in made),
             schema=schema,
             before=before,
             condition_columns=tuple(named_columns(resolved, self._target_scope)),
         )
+
+    def _told(
+        self, made: Sequence[ClauseValues], found: Mapping[ClauseKind, Found], condition: object
+    ) -> dict[str, str]:
+        """Every condition as the history tells it, by its name."""
+        named: dict[str, object] = {CONDITION: condition}
+        for each in made:
+            if each.condition is not None:
+                named[each.condition] = found[each.clause.kind].expression(each.condition)
+        return shown_conditions(self._jvm, [self._source, self._target_scope], named)
 
     def resolve_alone(self, schema: StructType) -> Resolution:
         """Look up the clauses that see the target alone; the others have no columns."""

@@ -1,9 +1,9 @@
 """The source of a MERGE: whether it is small beside its target, and may be asked twice.
 
-A small source is sent to every task, and a large target stays where it is.  An outer join cannot do
-that, so the source rows that match nothing are then found by a second, small join, for which
-the source must give the same rows again.  One that may not is kept first, on disk where memory
-is short.
+A small source is sent to every task, and a large target stays where it is.  Its keys say, before
+that, which files of the target can match.  An outer join cannot send it, so the source rows that
+match nothing are then found by a second, small join.  For all of this the source must give the
+same rows again; one that may not is kept first, on disk where memory is short.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MergeSource:
 
 
 def merge_source(
-    jvm: JvmSession, source: DataFrame, target_bytes: int, *, asks_twice: bool, keeps: bool = False
+    jvm: JvmSession, source: DataFrame, target_bytes: int, *, keeps: bool = False
 ) -> MergeSource:
     """Look at a source, and keep its rows where that is needed; `keeps` says that it is."""
     threshold = broadcast_threshold(jvm)
@@ -52,7 +52,7 @@ def merge_source(
         size = size_in_bytes(source)
         if threshold < size < _UNKNOWN:
             return MergeSource(frame=source)
-        if size <= threshold and (not asks_twice or is_steady(jvm, source)):
+        if size <= threshold and is_steady(jvm, source):
             return MergeSource(frame=source, is_small=True)
     kept = source.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
     is_small = target_bytes > SMALL_TARGET and stored_bytes(jvm, kept) <= threshold

@@ -22,6 +22,7 @@ from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.kernel.scan.predicates import FALSE, Predicate
 from pyspark_delta.spark.column_alignment import aligned
 from pyspark_delta.spark.commands.dml_files import (
     DmlFiles,
@@ -33,6 +34,7 @@ from pyspark_delta.spark.commands.merge_feed import change_rows
 from pyspark_delta.spark.commands.merge_history import MergeTimes, RowCounts
 from pyspark_delta.spark.commands.merge_join import ACTION, MergeRows, is_one_of
 from pyspark_delta.spark.commands.merge_layout import MergeLayout
+from pyspark_delta.spark.commands.merge_pruning import key_predicate
 from pyspark_delta.spark.commands.merge_request import MergeRequest
 from pyspark_delta.spark.commands.merge_resolution import (
     MergeNames,
@@ -129,6 +131,7 @@ class MergeJobs:
         self._layout = layout
         self._times = times
         self._kept: list[DataFrame] = []
+        self._keys: Predicate | None = None
 
     def insert_only(self) -> Merged:
         """Append the source rows that match nothing, by one job."""
@@ -257,15 +260,30 @@ class MergeJobs:
         """Tell the transaction what the join read of the target.
 
         Each row is judged by itself, whatever the source; so the commit depends on the rows that
-        match, where they are known (`by_row`), and on none like them being added.
+        match, where they are known (`by_row`), and on none like them being added.  Which keys the
+        source has is found out when a conflict hangs on it.
         """
         if of_kind(self._clauses, "not matched by source"):
             self._txn.filter_files(by_row=True)
             return
-        for source in sources_in(self._target.frame):
-            if isinstance(source, SnapshotSource):
-                for predicate in dict.fromkeys(read.filter for read in source.reads):
-                    self._txn.filter_files(predicate, by_row=by_row)
+        asked = dict.fromkeys(
+            read.filter
+            for source in sources_in(self._target.frame)
+            if isinstance(source, SnapshotSource)
+            for read in source.reads
+        )
+        if not asked:
+            # No blind append, even where Spark saw that no row can match.
+            self._txn.filter_files(FALSE, by_row=by_row)
+        for predicate in asked:
+            self._txn.filter_files(predicate, by_row=by_row, narrow=self._matching_keys)
+
+    def _matching_keys(self) -> Predicate:
+        snapshot = self._txn.snapshot
+        assert snapshot is not None
+        if self._keys is None:
+            self._keys = key_predicate(self._jvm, self._rows.resolution, self._source, snapshot)
+        return self._keys
 
     def _counts(self, by_clause: Mapping[int, int], frame: DataFrame) -> RowCounts:
         return RowCounts(

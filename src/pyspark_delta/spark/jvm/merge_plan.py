@@ -9,6 +9,7 @@ is computed only where its clause applies.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.kernel.protocol.schema_json import parse_type
 from pyspark_delta.kernel.protocol.types import DataType
 from pyspark_delta.spark.jvm.catalyst import column_of, expression_of
+from pyspark_delta.spark.jvm.filters import Filter, filters_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
 from pyspark_delta.spark.jvm.table_plan import quoted_name
 
@@ -27,6 +29,8 @@ _PLANS = "org.apache.spark.sql.catalyst.plans.logical"
 _DATASET = "org.apache.spark.sql.classic.Dataset$"
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 _SHOWN_FIELDS = 25
+# Two columns that are equal: the optimizer, which takes longer than all else here, leaves it so.
+_KEYS = re.compile(r"\((\w+#\d+L?) = (?!\1\))\w+#\d+L?\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,13 @@ def is_in(jvm: JvmSession, column: Column, values: Any) -> Column:
     return column_of(jvm, in_set(expression_of(jvm, column), values))
 
 
+def key_filters(jvm: JvmSession, pairs: Sequence[KeyPair], values: Sequence[Any]) -> list[Filter]:
+    """What a row of the target must fulfil to match: its keys are among sets of `values_of`."""
+    known = zip(pairs, values, strict=True)
+    listed = [is_in(jvm, pair.target, each) for pair, each in known if each is not None]
+    return filters_of(jvm, jvm.seq([expression_of(jvm, each) for each in listed]))
+
+
 def is_deterministic(expression: Any) -> bool:
     """Whether an expression gives the same for the same row each time."""
     return bool(expression.deterministic())
@@ -165,8 +176,31 @@ def named_columns(expression: Any, scope: Scope) -> list[str]:
     return sorted({str(each.name()) for each in found if own.contains(each)})
 
 
-def shown(expression: Any) -> str:
-    """An expression as delta-spark's history spells it."""
+def shown_conditions(
+    jvm: JvmSession, scopes: Sequence[Scope], conditions: Mapping[str, Any]
+) -> dict[str, str]:
+    """Conditions as delta-spark's history spells them: as Spark's optimizer leaves them.
+
+    They stand over a leaf that has the columns of the scopes and nothing below: what the plans know
+    of the values must not get into the text.
+    """
+    plain = {name: _shown(each) for name, each in conditions.items()}
+    if all(map(_KEYS.fullmatch, plain.values())):
+        return plain
+    output = _concatenated(jvm, [scope.plan.output() for scope in scopes])
+    one_row = jvm.java_class(f"{_PLANS}.OneRowRelation")()
+    leaf = jvm.java_class(f"{_PLANS}.CommandResult")(output, one_row, None, jvm.seq([]))
+    listed = jvm.seq([_alias(jvm, each, name) for name, each in conditions.items()])
+    project = jvm.java_class(f"{_PLANS}.Project")(listed, leaf)
+    plan = jvm.session.sessionState().optimizer().execute(project)
+    # Code that Spark does not know is taken out of the projection.
+    if plan.nodeName() != "Project" or plan.child().nodeName() != leaf.nodeName():
+        return plain
+    found = items(plan.projectList())
+    return {name: _shown(each.child()) for name, each in zip(conditions, found, strict=True)}
+
+
+def _shown(expression: Any) -> str:
     return str(expression.simpleString(_SHOWN_FIELDS))
 
 

@@ -10,22 +10,26 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.protocol.types import DataType
+from pyspark_delta.spark.jvm.catalyst import column_of
 from pyspark_delta.spark.jvm.gateway import JvmSession
 
 _FUNCTIONS = "org.apache.spark.sql.functions"
+_KNOWN_NULLABLE = "org.apache.spark.sql.catalyst.expressions.KnownNullable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projected:
     """A column of a result: a SQL expression, cast to a type if there is one, under a name.
 
-    `metadata` becomes the column's; without any it has that of the expression.
+    `metadata` becomes the column's; without any it has that of the expression.  One that `is_apart`
+    is never taken for another column with its name and values.
     """
 
     expression: str
     name: str
     data_type: DataType | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    is_apart: bool = False
 
 
 def project(jvm: JvmSession, data: DataFrame, columns: Sequence[Projected]) -> DataFrame:
@@ -35,7 +39,10 @@ def project(jvm: JvmSession, data: DataFrame, columns: Sequence[Projected]) -> D
 
 
 def _column(jvm: JvmSession, column: Projected) -> Any:
-    found = jvm.static(_FUNCTIONS, "expr")(column.expression)
+    if column.is_apart:
+        found = _kept_apart(jvm, column.expression)
+    else:
+        found = jvm.static(_FUNCTIONS, "expr")(column.expression)
     if column.data_type is not None:
         found = found.cast(jvm.data_type(column.data_type))
     if not column.metadata:
@@ -43,3 +50,12 @@ def _column(jvm: JvmSession, column: Projected) -> Any:
     text = json.dumps(column.metadata)
     metadata = jvm.static("org.apache.spark.sql.types.Metadata", "fromJson")(text)
     return getattr(found, "as")(column.name, metadata)
+
+
+def _kept_apart(jvm: JvmSession, expression: str) -> Any:
+    """The column with a mark around it that costs nothing, and that no optimizer takes away.
+
+    An alias with metadata of its own is no such mark: below a union it loses them.
+    """
+    parsed = jvm.session.sessionState().sqlParser().parseExpression(expression)
+    return column_of(jvm, jvm.java_class(_KNOWN_NULLABLE)(parsed))._jc
