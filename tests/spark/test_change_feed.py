@@ -189,13 +189,17 @@ def test_columns_that_nobody_asks_for_are_not_read(spark: SparkSession, table: P
     assert scan.requiredSchema().length() == 1
 
 
-def test_many_small_files_are_few_tasks(spark: SparkSession, table_path: Path) -> None:
+def test_many_small_files_are_few_tasks(
+    spark: SparkSession, table_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enable(spark)
+    monkeypatch.setattr("pyspark_delta.spark.change_rows._TASKS_PER_CORE", 1)
     cores = spark.sparkContext.defaultParallelism
-    count = 2 * cores * 16 + 1
+    count = cores * 32 + 1
     writer = spark.range(0, count, 1, count).write.format("delta")
     writer.option("delta.enableChangeDataFeed", "true").save(str(table_path))
     frame = changes(spark, table_path)
-    assert frame.rdd.getNumPartitions() == 2 * cores
+    assert frame.rdd.getNumPartitions() == cores
     assert sorted(row[0] for row in frame.select("id").collect()) == list(range(count))
     few = frame.where("id < 3").select("id")
     assert sorted(row[0] for row in few.collect()) == [0, 1, 2]

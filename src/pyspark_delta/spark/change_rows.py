@@ -130,7 +130,7 @@ class ChangeSource(ChosenSource):
         ]
 
 
-_FEW_FILES = 16
+_FEW_FILES = 32
 _TASKS_PER_CORE = 2
 _TASK_BYTES = 32 << 20
 
