@@ -50,15 +50,23 @@ CASES = (
 )
 
 
-def merges(bench: Bench) -> Iterator[Result]:
-    for scale, (count, files) in SCALES.items():
-        for vectors in (False, True):
-            yield from _merges(bench, scale, count // bench.sizes.merge_part, files, vectors)
-    yield most_held(bench, "the MERGEs")
+def merges(scale: str, vectors: bool) -> Callable[[Bench], Iterator[Result]]:
+    """The sixteen cases on one shape of the target: each is a run of a quarter of an hour."""
+    count, files = SCALES[scale]
+
+    def run(bench: Bench) -> Iterator[Result]:
+        yield from _merges(bench, scale, count // bench.sizes.merge_part, files, vectors)
+        yield most_held(bench, f"the MERGEs {_how(scale, vectors)}")
+
+    return run
+
+
+def _how(scale: str, vectors: bool) -> str:
+    return f"{scale}, {'vectors' if vectors else 'rewriting'}"
 
 
 def _merges(bench: Bench, scale: str, count: int, files: int, vectors: bool) -> Iterator[Result]:
-    how = f"{scale}, {'vectors' if vectors else 'rewriting'}"
+    how = _how(scale, vectors)
     target = bench.table(f"web_returns {how}")
     bench.delta_spark.run("web_returns", path=target, count=count, files=files, vectors=vectors)
     sums = {OURS: 0.0, DELTA_SPARK: 0.0}
@@ -201,7 +209,10 @@ def _digests(bench: Bench, name: str) -> dict[str, object]:
 
 
 WORKLOADS: dict[str, Callable[[Bench], Iterator[Result]]] = {
-    "merge": merges,
+    "merge-sf1": merges("SF1", False),
+    "merge-sf1-vectors": merges("SF1", True),
+    "merge-sf10": merges("SF10", False),
+    "merge-sf10-vectors": merges("SF10", True),
     "change": changed_rows,
     "small-merge": small_merges,
 }
