@@ -19,11 +19,9 @@ from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.storage import StorageError
 from pyspark_delta.errors.table import (
     OperationNotAllowedError,
-    PropertyError,
     TableNotFoundError,
 )
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
-from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.catalog import TableName, look_up_relation, show_columns
 from pyspark_delta.spark.commands.change_feed import (
@@ -43,11 +41,15 @@ from pyspark_delta.spark.expression_arguments import condition_argument, values_
 from pyspark_delta.spark.history_frame import history_frame
 from pyspark_delta.spark.jvm.catalog import parse_name
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.parser import parse_columns
 from pyspark_delta.spark.merge_builder import DeltaMergeBuilder, merge_request
-from pyspark_delta.spark.options import FILE_SYSTEM_PREFIXES, DeltaOptions
+from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.table_access import ancestors, hadoop_location, open_log
-from pyspark_delta.spark.types import from_spark
+from pyspark_delta.spark.table_arguments import (
+    check_session,
+    check_text,
+    checked_options,
+    partition_columns,
+)
 
 # What no search for a table's root goes beyond.
 _NOT_IN_A_TABLE = (LOG_DIRECTORY, "_samples")
@@ -79,9 +81,9 @@ class DeltaTable:
         cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None
     ) -> DeltaTable:
         """The table at `path`; keys of `hadoopConf` begin with `fs.` or `dfs.`."""
-        _check_session(sparkSession)
-        _check_text(path, "path")
-        options = _checked_options(hadoopConf)
+        check_session(sparkSession)
+        check_text(path, "path")
+        options = checked_options(hadoopConf)
         root = _table_root(sparkSession, path, options)
         if root is None:
             raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{path}`")
@@ -90,8 +92,8 @@ class DeltaTable:
     @classmethod
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
         """The table of that name in the catalog, or at the path of delta.`path`."""
-        _check_session(sparkSession)
-        _check_text(tableOrViewName, "tableOrViewName")
+        check_session(sparkSession)
+        check_text(tableOrViewName, "tableOrViewName")
         found = look_up_relation(sparkSession, tableOrViewName)
         if found is not None and found.path is not None:
             return cls.forPath(sparkSession, found.path)
@@ -102,8 +104,8 @@ class DeltaTable:
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
         """Whether there is a Delta table: at or above a path, at delta.`path`, or of that name."""
-        _check_session(sparkSession)
-        _check_text(identifier, "identifier")
+        check_session(sparkSession)
+        check_text(identifier, "identifier")
         with suppress(StorageError):  # no address, so a name perhaps
             if _table_root(sparkSession, identifier, {}) is not None:
                 return True
@@ -155,9 +157,9 @@ class DeltaTable:
         With `incremental`, files that came after an earlier conversion enter the table; with
         `dry_run` nothing is written, and what would happen is told.
         """
-        _check_session(sparkSession)
-        _check_text(identifier, "identifier")
-        columns = _partition_columns(sparkSession, partitionSchema)
+        check_session(sparkSession)
+        check_text(identifier, "identifier")
+        columns = partition_columns(sparkSession, partitionSchema)
         command = ConvertToDeltaCommand(identifier, columns, incremental=incremental)
         if dry_run:
             return command.dry_run(sparkSession)
@@ -183,7 +185,7 @@ class DeltaTable:
 
     def alias(self, aliasName: str) -> DeltaTable:
         """The same table under a name for expressions, as in `alias("t")` and `"t.id = 1"`."""
-        _check_text(aliasName, "aliasName")
+        check_text(aliasName, "aliasName")
         return DeltaTable(
             self._spark,
             self._root,
@@ -312,46 +314,3 @@ def _table_root(
 
 def _catalog_name(table: TableName) -> str | None:
     return None if table.entry is None else table.entry.name
-
-
-def _partition_columns(
-    spark: SparkSession, given: str | SparkStructType | None
-) -> StructType | None:
-    if given is None:
-        return None
-    if isinstance(given, str):
-        return parse_columns(JvmSession(spark), given)
-    if isinstance(given, SparkStructType):
-        return from_spark(given)
-    raise TypeError(f"partitionSchema is a text or a StructType, not {type(given).__name__}")
-
-
-def _check_session(spark: object) -> None:
-    if isinstance(spark, SparkSession):
-        return
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise OperationNotAllowedError(
-            "DELTA_OPERATION_NOT_ALLOWED",
-            operation="DeltaTable in a session of Spark Connect, which enable() cannot reach,",
-        )
-    raise TypeError(f"sparkSession is a SparkSession, not {type(spark).__name__}")
-
-
-def _check_text(value: object, name: str) -> None:
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is a text, not {type(value).__name__}")
-    if not value:
-        raise ValueError(f"{name} is empty")
-
-
-def _checked_options(given: Mapping[str, str] | None) -> dict[str, str]:
-    options = dict(given or {})
-    bad = sorted(str(key) for key in options if not str(key).startswith(FILE_SYSTEM_PREFIXES))
-    if bad:
-        # The keys alone: a value may be a secret.
-        raise PropertyError(
-            "DELTA_TABLE_FOR_PATH_UNSUPPORTED_HADOOP_CONF",
-            allowedPrefixes=", ".join(FILE_SYSTEM_PREFIXES),
-            unsupportedOptions=", ".join(bad),
-        )
-    return {key: str(value) for key, value in options.items()}

@@ -1,0 +1,84 @@
+"""CREATE and REPLACE TABLE, with or without a query, where the table is Delta's."""
+
+from __future__ import annotations
+
+from pyspark.errors import ParseException
+from pyspark.sql import DataFrame
+
+from pyspark_delta.errors.table import OperationNotAllowedError
+from pyspark_delta.spark.catalog import TableName, look_up
+from pyspark_delta.spark.commands.create_table import TableDefinition, run_create_table
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parser import Query, TableStatement, parse_table_statement
+from pyspark_delta.spark.jvm.plans import empty_frame
+from pyspark_delta.spark.sql.column_metadata import delta_columns
+from pyspark_delta.spark.sql.requests import Request, query_rows
+from pyspark_delta.spark.table_writes import TableRows, TableVerb, make_table
+
+DEFAULT_SOURCE = "spark.sql.sources.default"
+
+
+def run_define(request: Request) -> DataFrame | None:
+    """CREATE or REPLACE TABLE, where the provider says that it is a Delta table."""
+    spark = request.spark
+    default = (spark.conf.get(DEFAULT_SOURCE) or "").lower()
+    if "delta" not in request.sql.lower() and default != "delta":
+        return None
+    try:
+        statement = parse_table_statement(JvmSession(spark), request.sql)
+    except ParseException:
+        return None  # Spark says better what is wrong with it
+    if statement is None or (statement.provider or default).lower() != "delta":
+        return None
+    name = look_up(spark, statement.name)
+    if name is None:
+        return None
+    _check_supported(statement)
+    if statement.query is not None:
+        _define_from_query(request, name, statement, statement.query)
+    else:
+        run_create_table(
+            spark,
+            TableDefinition(
+                name=name,
+                schema=delta_columns(statement.schema),
+                partition_by=statement.partition_by,
+                cluster_by=statement.cluster_by,
+                location=statement.location,
+                comment=statement.comment,
+                properties=statement.properties,
+                creates=statement.creates,
+                replaces=statement.replaces,
+                if_not_exists=statement.if_not_exists,
+            ),
+        )
+    return empty_frame(JvmSession(spark))
+
+
+def _define_from_query(
+    request: Request, name: TableName, statement: TableStatement, query: Query
+) -> None:
+    if statement.if_not_exists and name.entry is not None:
+        return
+    verb: TableVerb = "create"
+    if statement.replaces:
+        verb = "create or replace" if statement.creates else "replace"
+    rows = TableRows(
+        data=query_rows(request, query),
+        partition_by=statement.partition_by,
+        cluster_by=tuple(".".join(path) for path in statement.cluster_by),
+        location=statement.location,
+        comment=statement.comment,
+        properties=statement.properties,
+    )
+    make_table(request.spark, name, rows, verb)
+
+
+def _check_supported(statement: TableStatement) -> None:
+    asks = (
+        ("Partitioning by expressions", statement.transforms),
+        ("CREATE TABLE with constraints", statement.has_constraints),
+    )
+    for what, found in asks:
+        if found:
+            raise OperationNotAllowedError("DELTA_OPERATION_NOT_ALLOWED", operation=what)

@@ -1,0 +1,47 @@
+"""A statement as it came in, and what every kind of statement asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_delta.spark.catalog import TableName, look_up_relation
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parser import Query
+from pyspark_delta.spark.sql.heads import Head
+from pyspark_delta.spark.sql.path_names import with_path_names
+from pyspark_delta.spark.sql.version_names import with_version_names
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A statement as it came in.  `run` gives a text, with the same arguments, to Spark."""
+
+    spark: SparkSession
+    sql: str
+    head: Head
+    has_arguments: bool
+    run: Callable[[str], DataFrame]
+
+
+def delta_target(request: Request) -> TableName | None:
+    """The Delta table that the statement is about; None for any other."""
+    if not request.head.target:
+        return None
+    found = look_up_relation(request.spark, request.head.target)
+    return found if found is not None and found.is_delta else None
+
+
+def query_rows(request: Request, query: Query) -> DataFrame:
+    """The rows of a query inside the statement, with the statement's arguments."""
+    text = resolvable(request.spark, query.text)
+    if request.has_arguments or text != query.text:
+        return request.run(text)
+    return query.frame(JvmSession(request.spark))
+
+
+def resolvable(spark: SparkSession, sql: str) -> str:
+    """`sql` with names that Spark can resolve for path tables, and for tables at a version."""
+    return with_version_names(spark, with_path_names(sql))
