@@ -30,7 +30,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports
 
 test: $(STAMP) java ## the test suite, and the code in README and docs
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	@scripts/test.sh $(BIN)/python $(ARGS)
 
 demo: $(STAMP) java ## a small pipeline on Spark: write, evolve, replace, travel, look back, upsert, convert, stream
 	@$(BIN)/python examples/demo.py

@@ -86,6 +86,23 @@ def test_a_module_is_named_after_a_thing(module: Path) -> None:
     assert not words & attics, "a homeless function shows a missing noun"
 
 
+def test_only_the_jvm_package_knows_py4j(module: Path) -> None:
+    if "jvm" in module.relative_to(SOURCE).parts:
+        return
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else []
+        )
+    }
+    assert "py4j" not in imported
+
+
 def test_a_package_file_holds_a_docstring_and_re_exports_only(module: Path) -> None:
     if module.name != "__init__.py" or module.parent == SOURCE:
         return

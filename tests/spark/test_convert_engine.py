@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_delta import enable
@@ -34,6 +35,7 @@ from pyspark_delta.spark.convert.footers import (
     read_footers,
 )
 from pyspark_delta.spark.convert.manifest import USE_SINK_LOG, CatalogPartition, list_files
+from pyspark_delta.spark.jvm.hadoop_store import HadoopStore
 from tests.support.viewfs import mounted
 
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
@@ -93,6 +95,10 @@ def _converted(
         found = list(adds)
         assert footers.num_files == len(found)
         return schema, found
+
+
+def _by_path(adds: list[AddFile]) -> list[AddFile]:
+    return sorted(adds, key=lambda add: add.path)
 
 
 def _spools() -> int:
@@ -357,7 +363,78 @@ def test_other_file_systems_are_read_through_their_store(
     assert sorted(add.path for add in adds) == [f"p={n}/f.parquet" for n in range(3)]
     assert {json.loads(add.stats or "")["maxValues"]["a"] for add in adds} == {0, 1, 2}
     local = _converted(spark, root, BY_P)[1]
-    assert sorted(local, key=lambda add: add.path) == sorted(adds, key=lambda add: add.path)
+    assert _by_path(local) == _by_path(adds)
+
+
+def test_footers_behind_other_file_systems_are_read_by_tasks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    location = f"{mounted(spark, tmp_path)}/tä ble 100%"
+    root = tmp_path / "mount" / "tä ble 100%"
+    spark.range(0, 40, 1, 4).selectExpr(
+        "id",
+        "cast(id AS STRING) s",
+        "id / 7D d",
+        "cast(id AS DECIMAL(25, 3)) x",
+        "array(id) a",
+        "timestamp_seconds(id) t",
+        "date_from_unix_date(cast(id AS INT)) e",
+        "struct(id AS b) st",
+    ).write.parquet(f"{root}/by spark ä")
+    _pyarrow_files(root, f=pa.table({"id": [None, 9], "s": ["\U0001f600", None]}))
+    group = "footers by tasks"
+    spark.sparkContext.setJobGroup(group, group)
+    try:
+        schema, adds = _converted(spark, location, tasks=True)
+    finally:
+        spark.sparkContext._jsc.clearJobGroup()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup(group)
+    assert len(adds) == 5
+    by_driver = _converted(spark, location)
+    assert (schema, _by_path(adds)) == (by_driver[0], _by_path(by_driver[1]))
+
+
+def test_a_corrupt_file_behind_another_file_system_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    location = f"{mounted(spark, tmp_path)}/tä ble 100%"
+    root = tmp_path / "mount" / "tä ble 100%"
+    for n in range(3):
+        _pyarrow_files(root, **{f"f{n}": pa.table({"a": [n]})})
+    (root / "f1.parquet").write_bytes(b"PAR1 this is not it PAR1")
+    with pytest.raises(DataFileError, match=r"f1\.parquet") as error:
+        _converted(spark, location, tasks=True)
+    assert error.value.condition == "DELTA_FAILED_READ_FILE_FOOTER"
+    with _configured(spark, spark__sql__files__ignoreCorruptFiles=True):
+        _, adds = _converted(spark, location, tasks=True)
+    assert sorted(add.path for add in adds) == ["f0.parquet", "f2.parquet"]
+
+
+def test_a_lister_that_fails_leaves_nothing_behind(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = f"{mounted(spark, tmp_path)}/tä ble 100%"
+    root = tmp_path / "mount" / "tä ble 100%"
+    for n in range(6):
+        _pyarrow_files(root / f"p={n}" / "q=1", f=pa.table({"a": [n]}))
+    # The first directories are listed; then one is not what it was, as when a disk goes away.
+    listed = []
+    list_trees = HadoopStore.list_trees
+
+    def failing(store: HadoopStore, directories: list[str], **how: Any) -> Any:
+        listed.append(directories)
+        if len(listed) == 2:
+            directories = [*directories, "p=0/q=1/f.parquet/\0"]
+        return list_trees(store, directories, **how)
+
+    monkeypatch.setattr(HadoopStore, "list_trees", failing)
+    monkeypatch.setattr("pyspark_delta.spark.convert.listing._TREES_AT_ONCE", 2)
+    with pytest.raises((DeltaError, PySparkException)):
+        list_files(spark, location, distribute_above=0)
+    assert len(listed) == 2
+    assert _spools() == 0
+    assert not (root / "_delta_log").exists()
 
 
 @pytest.mark.parametrize("distribute_above", [0, 1, 1_000])

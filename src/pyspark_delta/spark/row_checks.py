@@ -14,8 +14,6 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -23,7 +21,7 @@ from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.table import ConstraintError, SchemaError
 from pyspark_delta.kernel.protocol.types import column_name
 from pyspark_delta.spark.column_alignment import column
-from pyspark_delta.spark.jvm.failures import innermost, messages
+from pyspark_delta.spark.jvm.failures import JAVA_FAILURES, innermost, messages
 from pyspark_delta.spark.jvm.sql_text import Expression
 
 _MARK = "pyspark-delta-violation:"
@@ -130,7 +128,7 @@ def typed_violations(
     """
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
+    except JAVA_FAILURES as error:
         for message in messages(error):
             if (found := _violation(message)) is not None:
                 raise (translate(found) if translate else found) from error

@@ -19,8 +19,6 @@ from threading import Lock
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_delta.errors.storage import StorageError
@@ -34,6 +32,7 @@ from pyspark_delta.kernel.storage.uris import (
 )
 from pyspark_delta.kernel.txn.delta_log import CACHE_SIZE, DeltaLog
 from pyspark_delta.spark.hadoop_credentials import file_system_options, storage_options
+from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.hadoop_conf import default_file_system, properties, qualified_location
 from pyspark_delta.spark.jvm.hadoop_store import HadoopStore
@@ -142,7 +141,7 @@ def _with_scheme(jvm: JvmSession, location: str, options: Mapping[str, str]) -> 
         return f"file:{location}"
     try:
         return qualified_location(jvm, location, options)
-    except (Py4JJavaError, PySparkException):
+    except JAVA_FAILURES:
         raise _invalid(location, "Hadoop's default file system does not take it") from None
 
 

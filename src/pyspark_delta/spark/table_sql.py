@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pyspark_delta.errors.base import DeltaError
@@ -23,6 +22,7 @@ from pyspark_delta.kernel.protocol.generated_columns import (
 )
 from pyspark_delta.kernel.protocol.types import BOOLEAN, StructType, type_name
 from pyspark_delta.spark.column_alignment import bare_type
+from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.sql_text import (
     Expression,
@@ -263,7 +263,7 @@ def _resolved(
         resolved = resolve(jvm, schema, parsed)
         if is_last or not any(found.nodes & _FORBIDDEN_NODES for found in resolved):
             return resolved
-    except (PySparkException, Py4JJavaError) as error:
+    except JAVA_FAILURES as error:
         if is_last:
             raise _refusal(texts[0], error, kind) from error
     # Together they cost one analysis; apart they tell which one is wrong.

@@ -24,6 +24,8 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -171,12 +173,40 @@ def footer_blocks(
     """
     wanted = None if request is None else StatsRequest(*request)
     for files in blocks:
-        block = read_footers(files, read_local_tail, wanted)
-        layouts = [
-            (*layout[:2], None if layout.leaves is None else tuple(map(tuple, layout.leaves)))
-            for layout in block.layouts
-        ]
-        yield pickle.dumps((layouts, tuple(map(tuple, block.files))), pickle.HIGHEST_PROTOCOL)
+        yield _pickled_block(read_footers(files, read_local_tail, wanted))
+
+
+def given_footer_blocks(
+    request: tuple[Any, ...] | None, rows: Iterable[tuple[int, bytes | None]]
+) -> Iterator[tuple[int, bytes]]:
+    """As `footer_blocks`, for footers that Java has read: the number of a block, and one of its.
+
+    Files of one block that came together stay together; a block may come in several parts.
+    """
+    wanted = None if request is None else StatsRequest(*request)
+    for number, group in groupby(rows, key=itemgetter(0)):
+        tails = [_whole_tail(footer) for _, footer in group]
+
+        def read_tail(place: str, start: int, length: int, tails: list[bytes] = tails) -> bytes:
+            return tails[int(place)][start : start + length]
+
+        files = [(str(place), len(tail)) for place, tail in enumerate(tails)]
+        yield number, _pickled_block(read_footers(files, read_tail, wanted))
+
+
+def _whole_tail(footer: bytes | None) -> bytes:
+    """A footer as it stands at the end of a file; nothing, which is no footer, for none."""
+    if footer is None:
+        return b""
+    return _MAGIC + bytes(footer) + struct.pack(_END, len(footer), _MAGIC)
+
+
+def _pickled_block(block: FooterBlock) -> bytes:
+    layouts = [
+        (*layout[:2], None if layout.leaves is None else tuple(map(tuple, layout.leaves)))
+        for layout in block.layouts
+    ]
+    return pickle.dumps((layouts, tuple(map(tuple, block.files))), pickle.HIGHEST_PROTOCOL)
 
 
 def unpickled_block(data: bytes) -> FooterBlock:
@@ -189,6 +219,19 @@ def unpickled_block(data: bytes) -> FooterBlock:
         ),
         tuple(FileFooter(*footer) for footer in files),
     )
+
+
+def joined_blocks(blocks: Sequence[FooterBlock]) -> FooterBlock:
+    """Blocks behind one another as one."""
+    numbers: dict[Layout, int] = {}
+    files: list[FileFooter] = []
+    for block in blocks:
+        for footer in block.files:
+            if footer.problem is None:
+                number = numbers.setdefault(block.layouts[footer.layout], len(numbers))
+                footer = footer._replace(layout=number)
+            files.append(footer)
+    return FooterBlock(tuple(numbers), tuple(files))
 
 
 def _footer_bytes(path: str, size: int, read_tail: TailReader) -> bytes:

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.log.snapshot import Snapshot
@@ -27,6 +25,7 @@ from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, compare, conju
 from pyspark_delta.spark.commands.merge_resolution import Resolution
 from pyspark_delta.spark.commands.merge_source import MergeSource
 from pyspark_delta.spark.expressions import predicate_of
+from pyspark_delta.spark.jvm.failures import GATEWAY_FAILURES
 from pyspark_delta.spark.jvm.frame_facts import is_steady
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.merge_plan import is_in, key_filters, key_pairs, values_of
@@ -80,7 +79,7 @@ def key_predicate(
             return TRUE
         keys = source.frame.select(*[pair.source.alias(f"k{i}") for i, pair in enumerate(pairs)])
         filters = key_filters(jvm, pairs, values_of(jvm, keys, _MOST_VALUES))
-    except (Py4JError, PySparkException):
+    except GATEWAY_FAILURES:
         return TRUE  # a conflict, then, and no other failure
     zone = jvm.spark.conf.get(TIME_ZONE)
     assert zone is not None

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.storagelevel import StorageLevel
@@ -43,7 +42,7 @@ from pyspark_delta.spark.commands.merge_resolution import (
 )
 from pyspark_delta.spark.commands.merge_source import MergeSource
 from pyspark_delta.spark.identity_values import moved_identity
-from pyspark_delta.spark.jvm.failures import messages
+from pyspark_delta.spark.jvm.failures import JAVA_FAILURES, messages
 from pyspark_delta.spark.jvm.file_index import sources_in
 from pyspark_delta.spark.jvm.frame_facts import observed, release, running_once
 from pyspark_delta.spark.jvm.table_plan import quoted_name
@@ -409,7 +408,7 @@ def _typed_errors() -> Iterator[None]:
     try:
         with typed_violations():
             yield
-    except (Py4JJavaError, PySparkException) as error:
+    except JAVA_FAILURES as error:
         if any(_LOST in message for message in messages(error)):
             raise RowsLostError("DELTA_MERGE_MATERIALIZE_SOURCE_FAILED_REPEATEDLY") from error
         if not isinstance(error, PySparkException) or error.getCondition() != _OVERFLOW:

@@ -1,8 +1,8 @@
 """What the footers of files say: one pass over them gives the schema and the statistics.
 
-Footers of local files are read by Spark tasks when there are many, else by the driver; those of
-other stores by the driver, through the store.  What they say stays on the driver's disk until the
-actions are made, for the schema is known only after the last of them.
+Footers are read by Spark tasks when there are many (`footer_tasks`), else by threads of the driver
+through the store.  What they say stays on the driver's disk until the actions are made, for the
+schema is known only after the last of them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ import os
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_delta.errors.storage import StorageError
@@ -29,9 +26,8 @@ from pyspark_delta.kernel.ops.parquet_footers import (
     FooterBlock,
     Layout,
     StatsRequest,
-    footer_blocks,
+    joined_blocks,
     read_local_tail,
-    unpickled_block,
 )
 from pyspark_delta.kernel.protocol.properties import (
     NUM_INDEXED_COLUMNS,
@@ -40,10 +36,17 @@ from pyspark_delta.kernel.protocol.properties import (
 )
 from pyspark_delta.kernel.protocol.stats_columns import parse_column_list
 from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.spark.convert.footer_tasks import (
+    hadoop_footers,
+    has_hadoop_footers,
+    local_footers,
+)
 from pyspark_delta.spark.convert.manifest import FileManifest, Progress
 from pyspark_delta.spark.convert.schemas import SchemaMerge
 from pyspark_delta.spark.convert.spool import Spool
-from pyspark_delta.spark.convert.tasks import can_run_python, has_own_executors, run_by_value
+from pyspark_delta.spark.convert.tasks import can_run_python, has_own_executors
+from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
+from pyspark_delta.spark.table_access import hadoop_location, scan_options
 
 SCHEMA_BATCH = "spark.databricks.delta.import.batchSize.schemaInference"
 STATS_BATCH = "spark.databricks.delta.import.batchSize.statsCollection"
@@ -191,8 +194,11 @@ class _Reading:
         self._ignores_corrupt = str(spark.conf.get(IGNORE_CORRUPT, "false")).lower() == "true"
         if tasks_from_files is None:
             tasks_from_files = TASKS_FROM_FILES[has_own_executors(spark)]
+        self._store = manifest.store
         self._uses_tasks = (
-            manifest.is_local and manifest.num_files >= tasks_from_files and can_run_python(spark)
+            manifest.num_files >= tasks_from_files
+            and can_run_python(spark)
+            and (manifest.is_local or has_hadoop_footers(spark, manifest.root))
         )
 
     def rows(self) -> Iterator[FileRows]:
@@ -216,22 +222,30 @@ class _Reading:
         if self._uses_tasks:
             try:
                 return self._read_by_tasks(batch)
-            except (PySparkException, Py4JJavaError) as error:
+            except JAVA_FAILURES as error:
                 # Executors may lack Python or pyarrow; the driver has both.
                 _LOGGER.warning("Footers are read by the driver, as tasks failed: %.500s", error)
                 self._uses_tasks = False
         return self._read_by_driver(batch)
 
     def _read_by_tasks(self, batch: Sequence[FileRows]) -> Iterator[FooterBlock]:
-        request = None if self._request is None else tuple(self._request)
-        found = run_by_value(
-            self._spark,
-            parquet_footers,
-            partial(footer_blocks, request),
-            [self._files(rows) for rows in batch],
-        )
-        # One at a time: as objects they take ten times the room.
-        return map(unpickled_block, found)
+        if self._manifest.is_local:
+            return local_footers(self._spark, [self._files(rows) for rows in batch], self._request)
+        places = [
+            [hadoop_location(self._manifest.address(path)) for path in rows.paths] for rows in batch
+        ]
+        found = hadoop_footers(self._spark, places, scan_options(self._store), self._request)
+        return self._with_reasons(batch, found)
+
+    def _with_reasons(
+        self, batch: Sequence[FileRows], blocks: Iterable[FooterBlock]
+    ) -> Iterator[FooterBlock]:
+        """The blocks; where a task could not read a file the driver does, or says why not."""
+        for rows, block in zip(batch, blocks, strict=True):
+            if any(footer.problem is not None for footer in block.files):
+                yield from self._read_by_driver([rows])
+            else:
+                yield block
 
     def _read_by_driver(self, batch: Sequence[FileRows]) -> Iterator[FooterBlock]:
         is_local = self._manifest.is_local
@@ -249,7 +263,7 @@ class _Reading:
             for rows in batch:
                 files = self._files(rows)
                 parts = [files[at : at + _PART_FILES] for at in range(0, len(files), _PART_FILES)]
-                yield _joined(list(pool.map(read, parts)))
+                yield joined_blocks(list(pool.map(read, parts)))
 
     def _store_tail(self, path: str, start: int, length: int) -> bytes:
         store, relative = self._manifest.opened(path)
@@ -326,19 +340,6 @@ def _blocks(manifest: FileManifest) -> Iterator[FileRows]:
 def _without_footers(batch: pa.RecordBatch) -> FileRows:
     paths, sizes, times, partitions = (column.to_pylist() for column in batch.columns)
     return FileRows(paths, sizes, times, partitions, None)
-
-
-def _joined(blocks: Sequence[FooterBlock]) -> FooterBlock:
-    """Blocks behind one another as one."""
-    numbers: dict[Layout, int] = {}
-    files: list[FileFooter] = []
-    for block in blocks:
-        for footer in block.files:
-            if footer.problem is None:
-                number = numbers.setdefault(block.layouts[footer.layout], len(numbers))
-                footer = footer._replace(layout=number)
-            files.append(footer)
-    return FooterBlock(tuple(numbers), tuple(files))
 
 
 def _positive(spark: SparkSession, key: str, default: int) -> int:

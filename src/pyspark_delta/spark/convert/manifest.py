@@ -116,9 +116,13 @@ class FileManifest:
             ).store
         return store, resolve_action_path(path, store.root_uri).path
 
+    def address(self, path: str) -> str:
+        """The absolute URI of a file, as its store has it."""
+        return path if is_uri(path) else self.store.address(path)
+
     def uri(self, path: str) -> str:
         """The absolute URI of a file, with the scheme as its user spells it."""
-        found = path if is_uri(path) else self.store.address(path)
+        found = self.address(path)
         spelled = hadoop_location(found).partition(":")[0]
         return f"{spelled}:{found.partition(':')[2]}"
 

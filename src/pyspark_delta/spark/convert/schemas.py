@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -23,6 +22,7 @@ from pyspark_delta.kernel.protocol.schema_merge import (
 )
 from pyspark_delta.kernel.protocol.types import StructField, StructType, map_fields
 from pyspark_delta.spark.convert.manifest import FileManifest
+from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
 from pyspark_delta.spark.table_access import hadoop_location
 from pyspark_delta.spark.types import from_spark
 
@@ -72,7 +72,7 @@ class SchemaMerge:
         try:
             read = self._spark.read.format("parquet").options(**_ONE_FILE).load(location)
             return _plain(from_spark(read.schema))
-        except (PySparkException, Py4JJavaError) as error:
+        except JAVA_FAILURES as error:
             if isinstance(error, PySparkException) and error.getCondition() == _SPARK_DUPLICATES:
                 name = (error.getMessageParameters() or {}).get("columnName", "").strip("`")
                 raise self._duplicates(path, name) from error

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from pyspark import RDD, StorageLevel, cloudpickle
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 _TASKS_PER_CORE = 3
 
@@ -44,8 +44,18 @@ def run_by_value(
     `module` is the one the function is defined in: it is sent along, so it may import only what
     executors have.  Results must be plain values.
     """
-    shared = _shared(spark, module, items)
-    return list(spark.sparkContext.runJob(shared, function))
+    _send_along(module)
+    return list(spark.sparkContext.runJob(shared_items(spark, items), function))
+
+
+def run_on_rows(
+    frame: DataFrame,
+    module: ModuleType,
+    function: Callable[[Iterable[Any]], Iterator[Any]],
+) -> list[Any]:
+    """As `run_by_value`, for the rows that tasks make of a DataFrame."""
+    _send_along(module)
+    return list(frame.sparkSession.sparkContext.runJob(frame.rdd, function))
 
 
 def cached_by_value(
@@ -59,7 +69,8 @@ def cached_by_value(
     All tasks run at once; the driver then holds the results of one of them at a time.  The cache
     is given back in the end, also when whoever takes the results fails.
     """
-    found = _shared(spark, module, items).mapPartitions(function)
+    _send_along(module)
+    found = shared_items(spark, items).mapPartitions(function)
     found.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         found.count()
@@ -68,8 +79,12 @@ def cached_by_value(
         found.unpersist()
 
 
-def _shared(spark: SparkSession, module: ModuleType, items: Sequence[Any]) -> RDD[Any]:
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+def shared_items(spark: SparkSession, items: Sequence[Any]) -> RDD[Any]:
+    """The items, as many to each of some tasks for every core."""
     context = spark.sparkContext
     slices = max(1, min(len(items), _TASKS_PER_CORE * context.defaultParallelism))
     return context.parallelize(items, slices)
+
+
+def _send_along(module: ModuleType) -> None:
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import convert_exception
+
+JAVA_FAILURES = (Py4JJavaError, PySparkException)
+"""What a call into Java raises when Java throws: PySpark converts only what it knows."""
+
+GATEWAY_FAILURES = (Py4JError, PySparkException)
+"""The same, and that Java is gone."""
 
 # Java keeps causes from going in circles only where it made them itself.
 _DEEPEST = 50

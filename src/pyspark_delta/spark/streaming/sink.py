@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, SQLContext
 
 from pyspark_delta.errors.table import AppendOnlyError, OperationNotAllowedError, SchemaError
@@ -35,6 +33,7 @@ from pyspark_delta.spark.commands.replaced_rows import Replaced, whole_table
 from pyspark_delta.spark.commands.write_definition import data_schema, define_table
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.commands.write_request import WriteRequest
+from pyspark_delta.spark.jvm.failures import GATEWAY_FAILURES
 from pyspark_delta.spark.jvm.file_index import sources_in
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.sql_metrics import MetricKind, PlanMetrics
@@ -194,7 +193,7 @@ class DeltaSink(BatchSink):
             if self._metrics is None:
                 self._metrics = PlanMetrics(jvm, "DeltaSink", str(self), _METRICS)
             self._metrics.show(data, metrics)
-        except (Py4JError, PySparkException) as error:
+        except GATEWAY_FAILURES as error:
             logger.warning("%s: no metrics in the UI: %s", self, error)
 
 
