@@ -32,6 +32,9 @@ GROUPS = {
     "C": 11,
     "T": 14,
     "I": 10,
+    "M": 19,
+    "N": 5,
+    "Z": 25,
 }
 IDS = [f"{group}{number:02d}" for group, last in GROUPS.items() for number in range(1, last + 1)]
 
