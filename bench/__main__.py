@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench import change_feed, dml, kernel, report, spark, stream_sink, stream_source
+from bench import change_feed, dml, history, kernel, report, spark, sql, stream_sink, stream_source
 from bench.drivers import ROOT, drivers
 from bench.measure import Result
 
@@ -24,6 +24,8 @@ WORKLOADS = {
     **stream_source.WORKLOADS,
     **dml.WORKLOADS,
     **change_feed.WORKLOADS,
+    **history.WORKLOADS,
+    **sql.WORKLOADS,
 }
 NAMES = (*WORKLOADS, KERNEL)
 QUICK_KERNEL_SCALE = 0.02

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -249,6 +250,31 @@ def feed(spark: SparkSession, path: str, condition: str | None) -> Timed:
     return timed(work)
 
 
+def history(spark: SparkSession, path: str, limit: int | None) -> Timed:
+    """The history of a table, every row of it; how many there are, and a sum over their texts."""
+    some = "" if limit is None else f" LIMIT {limit}"
+    start = time.perf_counter()
+    found = spark.sql(f"DESCRIBE HISTORY delta.`{path}`{some}").collect()
+    seconds = time.perf_counter() - start
+    told = [sum(len(str(row[i])) for row in found) for i in (0, 4, 5, 9, 12)]
+    return Timed(seconds, [len(found), *told])
+
+
+def plain_sql(spark: SparkSession, text: str, rounds: int) -> Timed:
+    """How much longer `spark.sql` takes in this session than in one that is not enabled."""
+    made: Any = spark._jsparkSession
+    sessions = [spark, SparkSession(spark.sparkContext, made.newSession())]
+    times: list[list[float]] = [[], []]
+    for turn in range(-rounds // 4, rounds):
+        for i in (0, 1) if turn % 2 else (1, 0):
+            start = time.perf_counter()
+            sessions[i].sql(text)
+            if turn >= 0:
+                times[i].append(time.perf_counter() - start)
+    ours, plain = map(statistics.median, times)
+    return Timed(max(ours - plain, 0.0))
+
+
 def memory(spark: SparkSession) -> Timed:
     """Bytes that the driver holds: the JVM, and this Python process, now and at most."""
     jvm: Any = spark._jvm
@@ -298,6 +324,8 @@ TASKS: dict[str, Callable[..., Timed]] = {
         idle,
         change_file,
         feed,
+        history,
+        plain_sql,
         memory,
     )
 }

@@ -1,6 +1,7 @@
 """Orders of a small shop on Spark: write, evolve, replace, look back, upsert, convert, stream.
 
 `make demo` runs this.  No JAR is added to Spark; the table is made in a temporary folder.
+At the end a table lives in SQL alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import deltalake
+from in_sql import in_sql
 from pyspark.sql import DataFrame, SparkSession
 from quiet_session import session
 from streams import stream
@@ -38,6 +40,7 @@ def main() -> None:
             upsert(spark, str(Path(folder) / "stock 100% thé"))
             convert(spark, str(Path(folder) / "vieux parquet 5%"))
             stream(spark, Path(folder))
+            in_sql(spark, Path(folder))
     finally:
         spark.stop()
 

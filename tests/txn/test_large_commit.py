@@ -10,7 +10,6 @@ import pytest
 from pyspark_delta.errors import (
     ConcurrentWriteException,
     InvalidActionsError,
-    OperationNotAllowedError,
     SchemaError,
 )
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, SetTransaction
@@ -24,6 +23,7 @@ from tests.support.transactions import (
     memory_log,
     metadata,
     new_table,
+    remove,
 )
 
 
@@ -93,9 +93,26 @@ def test_a_table_is_not_touched_before_the_last_action_is_made(table_path: Path)
     assert log.snapshot.num_files == 3000
 
 
-def test_a_table_that_exists_takes_no_streamed_commit() -> None:
-    with pytest.raises(OperationNotAllowedError):
-        new_table().start_transaction().commit_large(iter([add("a")]), "CONVERT")
+def test_a_table_that_exists_takes_a_streamed_commit_if_nobody_is_faster() -> None:
+    log = new_table(
+        actions=[add("a")],
+        configuration={"delta.enableRowTracking": "true", "delta.isolationLevel": "Serializable"},
+    )
+    slow, quick = log.start_transaction(), log.start_transaction()
+    done = quick.commit_large(
+        iter([add("b"), remove("a")]), "RESTORE", protocol=log.snapshot.protocol
+    )
+    assert (done.version, live_paths(log)) == (2, ["b"])
+    # Row ids go on where the table's own end, and a protocol that was given is written.
+    assert log.snapshot.files.column("baseRowId").to_pylist() == [10]
+    ((_, actions),) = log.get_changes(2)
+    assert log.snapshot.protocol in actions
+    info = log.history(1)[0]
+    assert (info.read_version, info.is_blind_append, info.data_change) == (1, False, None)
+    assert info.isolation_level == "Serializable"
+    with pytest.raises(ConcurrentWriteException):
+        slow.commit_large(iter([add("c")]), "RESTORE")
+    assert live_paths(log) == ["b"]
 
 
 def test_a_table_that_appears_meanwhile_is_left_alone() -> None:

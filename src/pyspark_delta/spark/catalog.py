@@ -16,17 +16,23 @@ from pyspark_delta.errors.table import OperationNotAllowedError, TableNotFoundEr
 from pyspark_delta.kernel.protocol.types import StructField, StructType, map_fields
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allow_places
+from pyspark_delta.spark.catalog_properties import is_told, metastore_properties
 from pyspark_delta.spark.jvm.catalog import (
     SESSION_CATALOG,
     CatalogEntry,
     current_catalog,
+    entry_properties,
     find_entry,
     is_temporary_view,
     parse_name,
+    replace_properties,
     replace_schema,
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.table_access import open_log
+
+UPDATE_METASTORE = "spark.databricks.delta.catalog.update.enabled"
+"""The setting: whether commits by name tell the metastore a table's properties too."""
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:/")
 # What Spark itself reads of a column's metadata; how Delta keeps it is nobody's affair there.
@@ -99,11 +105,12 @@ def look_up_relation(spark: SparkSession, name: str | Sequence[str]) -> TableNam
     return look_up(spark, parts)
 
 
-def resolve_table(spark: SparkSession, name: str) -> TableName:
+def resolve_table(spark: SparkSession, name: str | Sequence[str]) -> TableName:
     """The Delta table of that name; TableNotFoundError when there is none."""
     found = look_up_relation(spark, name)
     if found is None or (found.path is None and found.entry is None):
-        raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=name)
+        shown = name if isinstance(name, str) else ".".join(name)
+        raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=shown)
     if not found.is_delta:
         raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=found.shown)
     return found
@@ -136,8 +143,16 @@ def shown_schema(schema: StructType) -> StructType:
 
 
 def show_columns(spark: SparkSession, table: TableName) -> None:
-    """Let the catalog show the columns that the newest version has."""
+    """Let the catalog show the columns that the newest version has.
+
+    With UPDATE_METASTORE set it gets the properties as well, for programs that ask it alone.
+    """
     if table.entry is None or not table.entry.is_delta:
         return
-    schema = log_of(spark, table).update().metadata.schema
-    replace_schema(JvmSession(spark), table.entry, shown_schema(schema))
+    jvm = JvmSession(spark)
+    snapshot = log_of(spark, table).update()
+    replace_schema(jvm, table.entry, shown_schema(snapshot.metadata.schema))
+    if (spark.conf.get(UPDATE_METASTORE, "false") or "").lower() == "true":
+        properties = metastore_properties(snapshot)
+        if not is_told(entry_properties(jvm, table.entry), properties):
+            replace_properties(jvm, table.entry, properties, snapshot.metadata.description)

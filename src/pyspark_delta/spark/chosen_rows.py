@@ -16,6 +16,7 @@ from pyspark_delta.kernel.log.chosen_files import ChosenFiles
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.spark.allowed_places import allowed_stores
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.reader import TIME_ZONE, read_source
 from pyspark_delta.spark.snapshot_source import SnapshotSource
@@ -48,7 +49,12 @@ def chosen_rows(
 ) -> DataFrame:
     """The rows of `files`, a table of add actions, as a table of that definition has them."""
     chosen = ChosenFiles(store, files, protocol=protocol, metadata=metadata)
-    return read_source(jvm, ChosenSource(chosen, jvm.spark.conf.get(TIME_ZONE) or "UTC"))
+    source = ChosenSource(
+        chosen,
+        jvm.spark.conf.get(TIME_ZONE) or "UTC",
+        allowed=lambda: allowed_stores(jvm.spark),
+    )
+    return read_source(jvm, source)
 
 
 def paths_by_location(store: LogStore, paths: pa.ChunkedArray) -> dict[str, str]:

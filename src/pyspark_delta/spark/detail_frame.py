@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.kernel.log.snapshot import Snapshot
@@ -48,6 +51,19 @@ DETAIL_SCHEMA = StructType(
 """The columns of a detail."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignTable:
+    """What is known of a table that is none of Delta's, or of a path alone."""
+
+    location: str | None
+    provider: str | None = None
+    name: str | None = None
+    description: str | None = None
+    created_ms: int | None = None
+    partition_columns: tuple[str, ...] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
 def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None) -> DataFrame:
     """What is known of a version; `name` is that of the catalog, where it has one."""
     metadata, protocol = snapshot.metadata, snapshot.protocol
@@ -70,6 +86,22 @@ def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None) -> D
         protocol.min_writer_version,
         sorted(supported_features(protocol)),
     )
+    return local_frame(spark, DETAIL_SCHEMA, [row])
+
+
+def foreign_detail_frame(spark: SparkSession, table: ForeignTable) -> DataFrame:
+    """The same columns, null where only Delta would know."""
+    columns = table.partition_columns
+    known: dict[str, object] = {
+        "format": table.provider,
+        "name": table.name,
+        "description": table.description,
+        "location": table.location,
+        "createdAt": None if table.created_ms is None else table.created_ms * 1000,
+        "partitionColumns": None if columns is None else list(columns),
+        "properties": list(table.properties.items()),
+    }
+    row = [known.get(name) for name in DETAIL_SCHEMA.names]
     return local_frame(spark, DETAIL_SCHEMA, [row])
 
 

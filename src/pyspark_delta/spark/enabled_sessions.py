@@ -12,7 +12,9 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.path_catalog import install_path_catalog, remove_path_catalog
 from pyspark_delta.spark.jvm.relation_cache import install_relation_cache, remove_relation_cache
 from pyspark_delta.spark.jvm.session_catalog import keep_session_catalog, release_session_catalog
+from pyspark_delta.spark.jvm.table_functions import install_table_functions, remove_table_functions
 from pyspark_delta.spark.jvm.versions import warn_if_untested
+from pyspark_delta.spark.table_functions import table_functions
 from pyspark_delta.spark.table_plans import TablePlans
 
 # Set in a session's configuration, which its copies inherit.
@@ -46,6 +48,7 @@ def turn_on(spark: SparkSession) -> None:
         plans, jvm = TablePlans(spark), JvmSession(spark)
         install_relation_cache(jvm, plans.find_plan)
         install_path_catalog(jvm, plans)
+        install_table_functions(jvm, table_functions(spark))
         keep_session_catalog(jvm)
         spark.conf.set(MARK, "true")
         _ON.add(spark)
@@ -63,6 +66,7 @@ def turn_off(spark: SparkSession) -> None:
         jvm = JvmSession(spark)
         remove_relation_cache(jvm)
         remove_path_catalog(jvm)
+        remove_table_functions(jvm, list(table_functions(spark)))
         release_session_catalog(jvm)
 
 

@@ -12,6 +12,7 @@ _STAGES: Mapping[str, str] = {
     "listing": "Listing files",
     "footers": "Reading footers",
     "actions": "Committing",
+    "rewriting": "Rewriting files",
 }
 
 

@@ -40,6 +40,10 @@ class StagedFiles:
         """Note files of another kind, by their decoded paths."""
         self._paths += paths
 
+    def move(self, txn: OptimisticTransaction) -> None:
+        """Let another transaction commit the files, after the first was certainly refused."""
+        self._txn = txn
+
     def offer(self) -> None:
         """From here on a commit is tried that names the files."""
         self._is_offered = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
@@ -38,6 +39,40 @@ def check_session(spark: object) -> None:
             operation="DeltaTable in a session of Spark Connect, which enable() cannot reach,",
         )
     raise TypeError(f"sparkSession is a SparkSession, not {type(spark).__name__}")
+
+
+def active_session(given: SparkSession | None) -> SparkSession:
+    """The session given, or else the one that is active in this thread."""
+    spark = SparkSession.getActiveSession() if given is None else given
+    check_session(spark)
+    assert spark is not None
+    return spark
+
+
+def whole_number(value: object, name: str) -> int:
+    """An argument that is a whole number."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
+    return operator.index(value)
+
+
+def check_flag(value: object, name: str) -> None:
+    """An argument that is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is True or False, not {type(value).__name__}")
+
+
+def text_map(value: object, name: str) -> dict[str, str]:
+    """An argument that has texts by texts; empty for None."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is a dict, not {type(value).__name__}")
+    for key, item in value.items():
+        for each in (key, item):
+            if not isinstance(each, str):
+                raise TypeError(f"{name} holds texts, not {type(each).__name__}")
+    return dict(value)
 
 
 def check_text(value: object, name: str) -> None:

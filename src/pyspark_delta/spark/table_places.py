@@ -118,6 +118,12 @@ def register(spark: SparkSession, place: TablePlace) -> None:
     )
 
 
+def checked_properties(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str]:
+    """Properties as users give them, under the keys they are stored with."""
+    allow_arbitrary = (spark.conf.get(_ALLOW_ARBITRARY, "false") or "").lower() == "true"
+    return validate_properties(given, allow_arbitrary=allow_arbitrary)
+
+
 def new_table_properties(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str]:
     """The properties of a new table: those given, checked, on top of the session's defaults."""
     session = spark.conf.getAll

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from pyspark.errors import PySparkException
@@ -20,8 +20,10 @@ from pyspark_delta.kernel.protocol.generated_columns import (
     generated_columns,
     generation_expression,
 )
-from pyspark_delta.kernel.protocol.types import BOOLEAN, StructType, type_name
+from pyspark_delta.kernel.protocol.types import BOOLEAN, DataType, StructType, type_name
 from pyspark_delta.spark.column_alignment import bare_type
+from pyspark_delta.spark.jvm.catalog import parse_name
+from pyspark_delta.spark.jvm.catalyst import can_store
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.sql_text import (
@@ -90,6 +92,7 @@ _AGGREGATE = "AggregateExpression"
 _USER_DEFINED = re.compile(
     r"UDF|UDAF|UDTF|UserDefined|ScalaAggregator|V2Aggregator|ApplyFunctionExpression|SQL\w*Function"
 )
+_SELECT = re.compile(r"\bselect\b", re.IGNORECASE)
 _UNRESOLVED_COLUMN = re.compile(r"UNRESOLVED_(COLUMN|FIELD)|FIELD_NOT_FOUND|MISSING_ATTRIBUTES")
 
 
@@ -161,6 +164,32 @@ _DEFAULT = _Kind(
 )
 
 
+# What a statement brings is refused as Spark refuses it, before any table has it.
+_NEW_CHECK = replace(
+    _CHECK,
+    wrong_column=lambda sql, part: ConstraintError(
+        "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=part, proposal="the table's columns"
+    ),
+)
+
+
+def _bad_new_default(kind: str) -> Refusal:
+    return lambda sql, part: SchemaError(
+        f"INVALID_DEFAULT_VALUE.{kind}", colName=sql.name, defaultValue=sql.text, what=part
+    )
+
+
+_NEW_DEFAULT = _Kind(
+    user_defined=_bad_new_default("UNRESOLVED_EXPRESSION"),
+    aggregate=_bad_new_default("NOT_CONSTANT"),
+    unsupported=lambda sql, part: _bad_new_default(
+        "SUBQUERY_EXPRESSION" if _SELECT.search(sql.text) else "UNRESOLVED_EXPRESSION"
+    )(sql, part),
+    wrong_column=_bad_new_default("NOT_CONSTANT"),
+    malformed=_bad_new_default("UNRESOLVED_EXPRESSION"),
+)
+
+
 def check_conditions(
     jvm: JvmSession, schema: StructType, checks: Sequence[TableSql]
 ) -> list[Expression]:
@@ -172,6 +201,20 @@ def check_conditions(
                 "DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=sql.name, expr=sql.text
             )
     return parsed
+
+
+def new_check(jvm: JvmSession, schema: StructType, check: TableSql) -> Expression:
+    """A condition that a table is to have from now on: the same row must always give the same."""
+    parsed, resolved = _understood(jvm, schema, [check], _NEW_CHECK)
+    if resolved[0].data_type != BOOLEAN:
+        raise ConstraintError(
+            "DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=check.name, expr=check.text
+        )
+    if not resolved[0].is_deterministic:
+        raise ConstraintError(
+            "DELTA_NON_DETERMINISTIC_EXPRESSION_IN_CHECK_CONSTRAINT", expr=check.text
+        )
+    return parsed[0]
 
 
 def generation_expressions(
@@ -211,6 +254,25 @@ def default_values(jvm: JvmSession, columns: Sequence[TableSql]) -> list[Express
     return _understood(jvm, StructType(), columns, _DEFAULT)[0]
 
 
+def check_default(jvm: JvmSession, default: TableSql, wanted: DataType) -> None:
+    """Refuse a default that a column of the type `wanted` cannot store."""
+    found = _understood(jvm, StructType(), [default], _NEW_DEFAULT)[1][0]
+    if found.data_type is None or not can_store(jvm, found.data_type, wanted):
+        raise SchemaError(
+            "INVALID_DEFAULT_VALUE.DATA_TYPE",
+            colName=default.name,
+            defaultValue=default.text,
+            expectedType=type_name(wanted),
+            actualType=_shown(found),
+        )
+
+
+def named_columns(jvm: JvmSession, text: str) -> list[tuple[str, ...]]:
+    """The columns and fields that a text refers to; none when it cannot be read at all."""
+    parsed = parse_expression(jvm, text) if _is_readable(text) else None
+    return [] if parsed is None else [parse_name(jvm, name) for name, _ in parsed.columns]
+
+
 def _understood(
     jvm: JvmSession, schema: StructType, texts: Sequence[TableSql], kind: _Kind
 ) -> tuple[list[Expression], list[Resolved]]:
@@ -222,8 +284,7 @@ def _understood(
 
 
 def _parsed(jvm: JvmSession, sql: TableSql, kind: _Kind) -> Expression:
-    is_readable = len(sql.text) <= _LONGEST and _depth(sql.text) <= _DEEPEST
-    parsed = parse_expression(jvm, sql.text) if is_readable else None
+    parsed = parse_expression(jvm, sql.text) if _is_readable(sql.text) else None
     if parsed is None or parsed.is_named:
         raise kind.malformed(sql, sql.text)
     _check_nodes(sql, parsed.nodes, kind)
@@ -233,6 +294,10 @@ def _parsed(jvm: JvmSession, sql: TableSql, kind: _Kind) -> Expression:
         if function.rpartition(", ")[2].lower() in _FORBIDDEN_FUNCTIONS:
             raise kind.unsupported(sql, function.replace(", ", "."))
     return parsed
+
+
+def _is_readable(text: str) -> bool:
+    return len(text) <= _LONGEST and _depth(text) <= _DEEPEST
 
 
 def _depth(text: str) -> int:

@@ -29,12 +29,23 @@ from pyspark_delta.spark.commands.change_feed import (
     change_bounds,
     changes_between,
 )
+from pyspark_delta.spark.commands.clone import (
+    CloneTarget,
+    find_clone_place,
+    run_clone,
+    target_named,
+)
+from pyspark_delta.spark.commands.clone_sources import delta_of_log
 from pyspark_delta.spark.commands.convert import ConvertToDeltaCommand
 from pyspark_delta.spark.commands.convert_report import ConvertReport
+from pyspark_delta.spark.commands.create_table import run_create_table
 from pyspark_delta.spark.commands.delete import run_delete
+from pyspark_delta.spark.commands.generate import run_generate
 from pyspark_delta.spark.commands.merge import MergeResult, run_merge
 from pyspark_delta.spark.commands.merge_request import MergeRequest
+from pyspark_delta.spark.commands.optimize import OptimizeRequest, run_optimize
 from pyspark_delta.spark.commands.read import run_load
+from pyspark_delta.spark.commands.restore import run_restore
 from pyspark_delta.spark.commands.update import run_update
 from pyspark_delta.spark.detail_frame import detail_frame
 from pyspark_delta.spark.expression_arguments import condition_argument, values_argument
@@ -42,14 +53,21 @@ from pyspark_delta.spark.history_frame import history_frame
 from pyspark_delta.spark.jvm.catalog import parse_name
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.merge_builder import DeltaMergeBuilder, merge_request
+from pyspark_delta.spark.optimize_builder import DeltaOptimizeBuilder
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.table_access import ancestors, hadoop_location, open_log
 from pyspark_delta.spark.table_arguments import (
+    active_session,
+    check_flag,
     check_session,
     check_text,
     checked_options,
     partition_columns,
+    text_map,
+    whole_number,
 )
+from pyspark_delta.spark.table_builder import BuilderVerb, TableBuilder
+from pyspark_delta.spark.time_travel import AsOf
 
 # What no search for a table's root goes beyond.
 _NOT_IN_A_TABLE = (LOG_DIRECTORY, "_samples")
@@ -168,6 +186,27 @@ class DeltaTable:
             return cls.forName(sparkSession, identifier)
         return cls.forPath(sparkSession, parse_name(JvmSession(sparkSession), identifier)[-1])
 
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """To make a table, as CREATE TABLE does; the active session's without one given."""
+        return DeltaTableBuilder(active_session(sparkSession), BuilderVerb())
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """To make a table unless there is one, as CREATE TABLE IF NOT EXISTS does."""
+        return DeltaTableBuilder(active_session(sparkSession), BuilderVerb(if_not_exists=True))
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """To put a table in the place of one that exists, as REPLACE TABLE does."""
+        verb = BuilderVerb(creates=False, replaces=True)
+        return DeltaTableBuilder(active_session(sparkSession), verb)
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """To make a table or replace the one that exists, as CREATE OR REPLACE TABLE does."""
+        return DeltaTableBuilder(active_session(sparkSession), BuilderVerb(replaces=True))
+
     def toDF(self) -> DataFrame:
         """The rows of the newest version."""
         frame = run_load(self._spark, self._path, DeltaOptions(self._options))
@@ -231,6 +270,17 @@ class DeltaTable:
             called = parse_name(JvmSession(self._spark), self._name)
         return DeltaMergeBuilder(merge_request(source, condition, called), self._merged)
 
+    def optimize(self) -> DeltaOptimizeBuilder:
+        """Write small files together, or order rows; of which partitions is said to the builder."""
+
+        def run(request: OptimizeRequest) -> DataFrame:
+            return run_optimize(self._spark, self._whole_log(), request).frame(self._spark)
+
+        def parsed(name: str) -> tuple[str, ...]:
+            return parse_name(JvmSession(self._spark), name)
+
+        return DeltaOptimizeBuilder(run, parsed)
+
     def history(self, limit: int | None = None) -> DataFrame:
         """Who changed the table and how, newest first; the last `limit` changes, or all known."""
         if limit is not None:
@@ -243,12 +293,101 @@ class DeltaTable:
         """One row about the table: its location, size, properties, protocol."""
         return detail_frame(self._spark, self._log().update(), self._name)
 
-    def _merged(self, request: MergeRequest) -> MergeResult:
-        result = run_merge(self._spark, self._whole_log(), request)
-        if result.has_new_schema and self._name is not None:
+    def restoreToVersion(self, version: int) -> DataFrame:
+        """Make the table what it was at a version; one row tells how many files changed.
+
+        Versions in between stay in the history.  Nothing happens for the newest version.
+        """
+        return self._restored(AsOf(version=whole_number(version, "version")))
+
+    def restoreToTimestamp(self, timestamp: str) -> DataFrame:
+        """As `restoreToVersion`, to the newest version at a time such as `2024-01-31 12:00`."""
+        check_text(timestamp, "timestamp")
+        return self._restored(AsOf(timestamp=timestamp))
+
+    def clone(
+        self,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """A new table, at a path or of a name, whose files are this one's: `isShallow` is needed.
+
+        `properties` stand in the place of this table's.  With `replace`, an empty table that is
+        there becomes the clone.
+        """
+        return self._cloned(None, target, isShallow, replace, properties)
+
+    def cloneAtVersion(
+        self,
+        version: int,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """As `clone`, of an older version."""
+        as_of = AsOf(version=whole_number(version, "version"))
+        return self._cloned(as_of, target, isShallow, replace, properties)
+
+    def cloneAtTimestamp(
+        self,
+        timestamp: str,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """As `clone`, of the newest version at a time."""
+        check_text(timestamp, "timestamp")
+        return self._cloned(AsOf(timestamp=timestamp), target, isShallow, replace, properties)
+
+    def generate(self, mode: str) -> None:
+        """Write manifests for engines that know no Delta; `mode` is `symlink_format_manifest`."""
+        check_text(mode, "mode")
+        run_generate(self._whole_log(), mode)
+
+    def _restored(self, as_of: AsOf) -> DataFrame:
+        told = run_restore(self._spark, self._whole_log(), as_of)
+        self._show_columns()
+        return told
+
+    def _cloned(
+        self,
+        as_of: AsOf | None,
+        target: str,
+        is_shallow: bool,
+        replaces: bool,
+        properties: Mapping[str, str] | None,
+    ) -> DeltaTable:
+        check_text(target, "target")
+        check_flag(is_shallow, "isShallow")
+        check_flag(replaces, "replace")
+        given = text_map(properties, "properties")
+        if not is_shallow:
+            raise OperationNotAllowedError("DELTA_UNSUPPORTED_DEEP_CLONE")
+        name = target_named(self._spark, target)
+        asked = CloneTarget(name=name, properties=given, replaces=replaces)
+        place = find_clone_place(self._spark, asked)
+        assert place is not None  # there is no IF NOT EXISTS
+        source = delta_of_log(self._spark, self._whole_log(), self._name, as_of)
+        run_clone(self._spark, place, asked, source)
+        if name.path is not None:
+            return DeltaTable.forPath(self._spark, target)
+        return DeltaTable.forName(self._spark, target)
+
+    def _show_columns(self) -> None:
+        """Let the catalog show the columns that the table has now."""
+        if self._name is not None:
             found = look_up_relation(self._spark, self._name)
             if found is not None:
                 show_columns(self._spark, found)
+
+    def _merged(self, request: MergeRequest) -> MergeResult:
+        result = run_merge(self._spark, self._whole_log(), request)
+        if result.has_new_schema:
+            self._show_columns()
         return result
 
     def _whole_log(self) -> DeltaLog:
@@ -297,6 +436,23 @@ class DeltaTable:
             for key, value in rows.items()
         )
         return f"<table><caption>DeltaTable</caption>{cells}</table>"
+
+
+class DeltaTableBuilder(TableBuilder):
+    """A table put together call by call: `DeltaTable.create(spark).tableName("t").execute()`.
+
+    It needs a name or a location, and columns unless a log at the location has them.
+    """
+
+    def execute(self) -> DeltaTable:
+        """Make or replace the table."""
+        definition = self._definition()
+        run_create_table(self._spark, definition)
+        path = definition.name.path
+        if path is not None:
+            return DeltaTable.forPath(self._spark, path)
+        assert self._identifier is not None  # else it would have been a path
+        return DeltaTable.forName(self._spark, self._identifier)
 
 
 def _table_root(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pyspark_delta.errors.table import PropertyError, TableNotFoundError
 from pyspark_delta.kernel.protocol.timestamps import parse_path_timestamp
@@ -16,6 +17,20 @@ from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.options import DeltaOptions
 
 _AT = re.compile(r"(?P<path>.*)@(?:v(?P<version>\d+)|(?P<time>\d{17}))")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsOf:
+    """A version of a table: by its number, or as the newest at a time, which is a text."""
+
+    version: int | None = None
+    timestamp: str | None = None
+
+    def snapshot(self, log: DeltaLog, zone: str) -> ReadableSnapshot:
+        """The version in that log; texts without a zone are in `zone`."""
+        if self.timestamp is not None:
+            return log.snapshot_at(version=log.version_at(self.timestamp, zone=zone))
+        return log.snapshot_at(version=self.version)
 
 
 def asked_snapshot(

@@ -83,12 +83,14 @@ def stage(
     planning: Mapping[str, str] | None = None,
     data_change: bool = True,
     in_query: bool = False,
+    one_partition_each: bool = False,
 ) -> list[AddFile]:
     """Write `data` into files of the table and give the actions that would add them.
 
     `data` has the columns of `metadata.schema`, by name, and those of `hidden`, which go into the
     files as they are; `planning` are settings with which the data is planned, `in_query` says that
-    a query runs already (`write_files`).  Files without a row are left out.
+    a query runs already and `one_partition_each` that no task has rows of two partitions
+    (`write_files`).  Files without a row are left out.
     """
     types = _partition_types(metadata)
     has_vectors = "deletionVectors" in supported_features(protocol)
@@ -108,7 +110,18 @@ def stage(
 
     place = random_prefix(metadata)
     return _written(
-        jvm, log, data, metadata, protocol, hidden, place, options, planning, add, in_query=in_query
+        jvm,
+        log,
+        data,
+        metadata,
+        protocol,
+        hidden,
+        place,
+        options,
+        planning,
+        add,
+        in_query=in_query,
+        one_partition_each=one_partition_each,
     )
 
 
@@ -151,6 +164,7 @@ def _written(
     make: Callable[[WrittenFile, FooterStats], T],
     *,
     in_query: bool = False,
+    one_partition_each: bool = False,
 ) -> list[T]:
     """Run the job, and make something of each file that has rows; the others are deleted."""
     check_writable(metadata.schema)
@@ -181,6 +195,7 @@ def _written(
         settings={} if own.timestamps is None else {OUTPUT_TIMESTAMP_TYPE: own.timestamps},
         planning=planning,
         in_query=in_query,
+        one_partition_each=one_partition_each,
     )
     files = [file.below(place) for file in files]
     in_files = StructType((*written, *extra))

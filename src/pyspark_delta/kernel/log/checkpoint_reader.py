@@ -148,6 +148,14 @@ def open_checkpoint(store: LogStore, files: CheckpointFiles) -> Checkpoint:
     return Checkpoint(files.version, state, tuple(paths))
 
 
+def is_v2(store: LogStore, files: CheckpointFiles) -> bool:
+    """Whether only clients that know V2 checkpoints can read it: by its name, or by its content."""
+    if files.kind is not LogFileKind.CLASSIC_CHECKPOINT:
+        return files.kind is LogFileKind.UUID_CHECKPOINT
+    actions = _top_actions(store, files.files[0].info.path)
+    return any(isinstance(action, CheckpointMetadata | SidecarFile) for action in actions)
+
+
 def _check_state(path: str, state: Sequence[Action]) -> None:
     """A checkpoint holds the whole state: one without these was not finished."""
     for kind in (Protocol, Metadata):

@@ -45,6 +45,7 @@ from pyspark_delta.kernel.storage.base import FileInfo, LogStore
 YOUNGEST_MS = 2 * 60 * 60 * 1000
 """A commit so young stays, whatever the table's retention: see `check_not_cleaned_up` of `txn`."""
 
+_MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
 _DELETED_AT_ONCE = 1000
 
@@ -69,16 +70,29 @@ class CleanupPlan:
 
 
 def run_cleanup(
-    store: LogStore, protocol: Protocol, metadata: Metadata, *, now_ms: int
+    store: LogStore,
+    protocol: Protocol,
+    metadata: Metadata,
+    *,
+    now_ms: int,
+    is_asked: bool = False,
+    retention_ms: int | None = None,
 ) -> tuple[str, ...]:
-    """Delete what has expired, if the table wants that, and give the paths that went."""
+    """Delete what has expired, if the table wants that, and give the paths that went.
+
+    `is_asked` says that a user wants it now, whatever the table says.  `retention_ms` is for a
+    command that has one of its own, and counts to the minute.
+    """
     configuration = metadata.configuration
-    if not property_value(configuration, ENABLE_EXPIRED_LOG_CLEANUP):
+    if not is_asked and not property_value(configuration, ENABLE_EXPIRED_LOG_CLEANUP):
         return ()
-    retention_ms = property_value(configuration, LOG_RETENTION)
+    if retention_ms is None:
+        cutoff_ms = midnight_utc(now_ms - property_value(configuration, LOG_RETENTION))
+    else:
+        cutoff_ms = (now_ms - retention_ms) // _MINUTE_MS * _MINUTE_MS
     # Who read version N will take the name of N+1.  While that may happen unasked, no N+1 may go:
     # a commit under its name would be below the checkpoint, and lost.
-    cutoff_ms = min(midnight_utc(now_ms - retention_ms), now_ms - YOUNGEST_MS)
+    cutoff_ms = min(cutoff_ms, now_ms - YOUNGEST_MS)
     files = store.list_from(f"{LOG_DIRECTORY}/{0:020d}")
     listing = sort_listing(files)
     own_times_from = first_in_commit_timestamp_version(configuration)

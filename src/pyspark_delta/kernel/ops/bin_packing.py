@@ -19,6 +19,8 @@ from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.scan.partitions import partition_columns_table
 
+_UNBOUNDED = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
@@ -41,6 +43,41 @@ def plan_compaction(files: pa.Table, metadata: Metadata, sizes: Sizes) -> list[p
     chosen = files.filter(_is_due(files, sizes))
     numbers = partition_numbers(partition_columns_table(chosen, metadata))
     return _bins(chosen, numbers, sizes.largest)
+
+
+def plan_rewrite(files: pa.Table, metadata: Metadata, largest: int) -> list[pa.Table]:
+    """Bins of one partition each, and of every file: a bin may be one file alone."""
+    numbers = partition_numbers(partition_columns_table(files, metadata))
+    return _bins(files, numbers, largest, least=1)
+
+
+def plan_partitions(files: pa.Table, metadata: Metadata) -> list[pa.Table]:
+    """A bin for each partition, with all of its files."""
+    return plan_rewrite(files, metadata, _UNBOUNDED)
+
+
+def plan_in_order(files: pa.Table, largest: int) -> list[pa.Table]:
+    """Bins of files in the order that they have; a bin may be one file alone."""
+    sizes = ((0, size) for size in files.column("size").to_pylist())
+    return [files.slice(start, count) for start, count in _runs(sizes, largest)]
+
+
+def batches(bins: Sequence[pa.Table], largest: int | None) -> list[list[pa.Table]]:
+    """Bins that are committed together, of at most `largest` bytes; all of them without one.
+
+    A bin that is larger than that is a batch alone.
+    """
+    if largest is None:
+        return [list(bins)]
+    sized = sorted(((num_bytes(each), place) for place, each in enumerate(bins)))
+    runs = _runs(((0, size) for size, _ in sized), largest)
+    return [[bins[place] for _, place in sized[start : start + count]] for start, count in runs]
+
+
+def num_bytes(files: pa.Table) -> int:
+    """How large files are together."""
+    total: int = pc.sum(files.column("size"), min_count=0).as_py()
+    return total
 
 
 def plan_auto_compaction(
@@ -109,14 +146,15 @@ def _is_due(files: pa.Table, sizes: Sizes) -> pa.Array:
     return pc.or_(is_small, pc.is_in(every, value_set=pa.array(worn, pa.int64())))
 
 
-def _bins(files: pa.Table, numbers: pa.Array, largest: int) -> list[pa.Table]:
+def _bins(files: pa.Table, numbers: pa.Array, largest: int, *, least: int = 2) -> list[pa.Table]:
     keys = pa.table(
         {"partition": numbers, "size": files.column("size"), "path": files.column("path")}
     )
     order = pc.sort_indices(keys, [(name, "ascending") for name in keys.schema.names])
     ordered = files.take(order)
     places = zip(numbers.take(order).to_pylist(), ordered.column("size").to_pylist(), strict=True)
-    return [ordered.slice(start, count) for start, count in _runs(places, largest) if count > 1]
+    runs = _runs(places, largest)
+    return [ordered.slice(start, count) for start, count in runs if count >= least]
 
 
 def _runs(files: Iterable[tuple[int, int]], largest: int) -> Iterator[tuple[int, int]]:

@@ -191,7 +191,8 @@ OPERATIONS: Mapping[str, OperationKind] = {
         OperationKind("DROP CONSTRAINT", ("name", "expr?", "existed")),
         OperationKind("CLUSTER BY", ("oldClusteringColumns", "newClusteringColumns")),
         OperationKind("UPGRADE PROTOCOL", ("newProtocol",)),
-        OperationKind("DROP FEATURE", ("featureName", "truncateHistory")),
+        # One with columns tells of what went before the feature itself.
+        OperationKind("DROP FEATURE", ("featureName?", "truncateHistory?", "columns?")),
         OperationKind(
             "REMOVE COLUMN MAPPING",
             (),

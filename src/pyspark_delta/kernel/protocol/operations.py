@@ -298,8 +298,16 @@ def change_column(
 
 
 def changed_columns(name: str, columns: Iterable[tuple[Sequence[str], StructField]]) -> Operation:
-    """CHANGE COLUMNS, REPLACE COLUMNS or SYNC IDENTITY: fields with the paths of their parents."""
+    """REPLACE COLUMNS or SYNC IDENTITY: fields with the paths of their parents."""
     return operation(name, {"columns": dumps([_field(parent, f) for parent, f in columns])})
+
+
+def change_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]) -> Operation:
+    """CHANGE COLUMNS: per column the path of its parent, the field, FIRST or AFTER x, if any."""
+    entries = [
+        _present({**_field(parent, f), "position": position}) for parent, f, position in columns
+    ]
+    return operation("CHANGE COLUMNS", {"columns": dumps(entries)})
 
 
 def add_constraint(name: str, expression: str) -> Operation:

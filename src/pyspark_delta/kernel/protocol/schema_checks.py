@@ -48,12 +48,16 @@ def check_schema(
     *,
     mode: ColumnMappingMode = ColumnMappingMode.NONE,
     change_data_feed: bool = False,
+    needs_data: bool = True,
 ) -> None:
-    """Run every check that a table's new schema must pass before it is committed."""
+    """Run every check that a table's new schema must pass before it is committed.
+
+    A table that exists may be left without data columns (`needs_data`), until one is added.
+    """
     check_no_duplicates(schema, "DELTA_DUPLICATE_COLUMNS_FOUND.METADATA_UPDATE")
     check_names(schema, mode, partition_columns)
     check_types(schema)
-    check_partition_columns(schema, partition_columns)
+    check_partition_columns(schema, partition_columns, needs_data=needs_data)
     if change_data_feed:
         check_no_cdf_columns(schema)
 
@@ -92,7 +96,9 @@ def check_types(schema: StructType) -> None:
         raise SchemaError("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=", ".join(found))
 
 
-def check_partition_columns(schema: StructType, partition_columns: Sequence[str]) -> None:
+def check_partition_columns(
+    schema: StructType, partition_columns: Sequence[str], *, needs_data: bool = True
+) -> None:
     """Refuse partition columns that are not there, come twice, are nested, or leave no data."""
     names = [name.lower() for name in partition_columns]
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -114,7 +120,7 @@ def check_partition_columns(schema: StructType, partition_columns: Sequence[str]
                 name=name,
                 dataType=f.data_type.simple_string,
             )
-    if partition_columns and len(partition_columns) == len(schema):
+    if needs_data and partition_columns and len(partition_columns) == len(schema):
         raise SchemaError("DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION")
 
 

@@ -8,7 +8,7 @@ PROTOCOL.md, "Delta Log Entries", is why `create` must have one winner.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,6 +27,18 @@ class FileInfo:
     path: str  # relative to the store's root, decoded
     size: int
     modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDirectory:
+    """A directory of a tree and the files in it; "" is the root.
+
+    `has_others` says that something is in it which is neither a file nor a directory to be listed.
+    """
+
+    path: str
+    files: Sequence[FileInfo]
+    has_others: bool = False
 
 
 class LogStore(ABC):
@@ -93,6 +105,14 @@ class LogStore(ABC):
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
         """Every file under the directory `prefix`, in any order, following no symbolic link."""
 
+    def list_tree(self, is_hidden: Callable[[str], bool]) -> Iterator[ListedDirectory]:
+        """Every directory below the root, in any order, following no symbolic link.
+
+        A name for which `is_hidden` is true is passed over, and all that is below it.  A store
+        without directories has those that its files spell.
+        """
+        return by_directory(self.list_recursive(""), is_hidden)
+
     @abstractmethod
     def create(self, path: str, data: bytes) -> None:
         """Write a new file; if it exists, raise FileAlreadyExistsError and change nothing."""
@@ -117,6 +137,11 @@ class LogStore(ABC):
         for path in paths:
             self.delete(path)
 
+    def delete_directory(self, path: str) -> bool:
+        """Remove a directory if it is empty; whether it went, where the store has directories."""
+        check_relative(path, self.root_uri)
+        return False
+
     def make_directory(self, path: str) -> None:
         """Make a directory and its parents, where the store has directories."""
         check_relative(path, self.root_uri)
@@ -131,3 +156,23 @@ class LogStore(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.root_uri!r})"
+
+
+def by_directory(
+    infos: Iterable[FileInfo], is_hidden: Callable[[str], bool]
+) -> Iterator[ListedDirectory]:
+    """The files that no hidden name leads to, by the directories that their paths spell."""
+    files: dict[str, list[FileInfo] | None] = {"": []}  # None: hidden
+
+    def found(directory: str) -> list[FileInfo] | None:
+        if directory not in files:
+            above, _, name = directory.rpartition("/")
+            files[directory] = None if is_hidden(name) or found(above) is None else []
+        return files[directory]
+
+    for info in infos:
+        directory, _, name = info.path.rpartition("/")
+        visible = found(directory)
+        if visible is not None and not is_hidden(name):
+            visible.append(info)
+    return (ListedDirectory(path, here) for path, here in files.items() if here is not None)

@@ -23,7 +23,7 @@ from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from pyspark_delta.errors.storage import FileAlreadyExistsError, StorageError
-from pyspark_delta.kernel.storage.base import FileInfo, LogStore
+from pyspark_delta.kernel.storage.base import FileInfo, ListedDirectory, LogStore
 
 _Result = TypeVar("_Result")
 
@@ -66,7 +66,7 @@ class FaultRule:
 
 _CREATES = frozenset({"create", "create_from"})
 _READS = frozenset({"read", "read_range"})
-_LISTS = frozenset({"list_from", "list_recursive"})
+_LISTS = frozenset({"list_from", "list_recursive", "list_tree"})
 
 APPLIES_TO = {
     Fault.EXISTS_AFTER_OWN_WRITE: _CREATES,
@@ -194,6 +194,11 @@ class FaultStore(LogStore):
             infos = sorted(infos, key=lambda info: info.path)[: -self._stale_names]
         return iter(infos)
 
+    def list_tree(self, is_hidden: Callable[[str], bool]) -> Iterator[ListedDirectory]:
+        """See LogStore."""
+        found, fault = self._run("list_tree", "", lambda: list(self.inner.list_tree(is_hidden)))
+        return iter(found[: -self._stale_names] if fault is Fault.STALE_LIST else found)
+
     def create(self, path: str, data: bytes) -> None:
         """See LogStore."""
         self._run("create", path, lambda: self.inner.create(path, data))
@@ -209,6 +214,10 @@ class FaultStore(LogStore):
     def delete(self, path: str) -> None:
         """See LogStore."""
         self._run("delete", path, lambda: self.inner.delete(path))
+
+    def delete_directory(self, path: str) -> bool:
+        """See LogStore."""
+        return self._run("delete_directory", path, lambda: self.inner.delete_directory(path))[0]
 
     def make_directory(self, path: str) -> None:
         """See LogStore."""

@@ -10,10 +10,11 @@ one wins.  A process killed in between leaves only the hidden file, which no lis
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import uuid4
@@ -22,7 +23,7 @@ import pyarrow as pa
 
 from pyspark_delta.errors.storage import FileAlreadyExistsError, FileMissingError, StorageError
 from pyspark_delta.errors.table import UnsafePathError
-from pyspark_delta.kernel.storage.base import FileInfo, LogStore
+from pyspark_delta.kernel.storage.base import FileInfo, ListedDirectory, LogStore
 from pyspark_delta.kernel.storage.publish import publish
 from pyspark_delta.kernel.storage.relative import check_directory, check_relative, split_start
 from pyspark_delta.kernel.storage.uris import absolute_uri
@@ -31,6 +32,7 @@ STAGING_PREFIX = ".delta-staging-"
 """How the name of an unfinished file begins."""
 
 _LOG_DIRECTORY = "_delta_log"
+_NOT_AN_EMPTY_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 
 
 class LocalStore(LogStore):
@@ -124,7 +126,7 @@ class LocalStore(LogStore):
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
         """See LogStore."""
         directory = check_directory(prefix, self._root_uri)
-        if directory and self._crosses_link(directory):
+        if directory and self.crosses_link(directory):
             return
         pending = [f"{directory}/" if directory else ""]
         while pending:
@@ -148,6 +150,32 @@ class LocalStore(LogStore):
                         continue
                     yield info
 
+    def list_tree(self, is_hidden: Callable[[str], bool]) -> Iterator[ListedDirectory]:
+        """See LogStore."""
+        pending = [""]
+        while pending:
+            relative = pending.pop()
+            files: list[FileInfo] = []
+            has_others = False
+            with self._translated("list", relative[:-1]):
+                try:
+                    entries = os.scandir(self._prefix + relative)
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                with entries:
+                    for entry in entries:
+                        name = entry.name
+                        if is_hidden(name):
+                            has_others = True
+                        elif entry.is_dir(follow_symlinks=False):
+                            pending.append(f"{relative}{name}/")
+                        elif entry.is_file(follow_symlinks=False):
+                            with suppress(FileNotFoundError):  # it went while we looked
+                                files.append(_info(relative + name, entry))
+                        else:
+                            has_others = True
+            yield ListedDirectory(relative[:-1], files, has_others)
+
     def create(self, path: str, data: bytes) -> None:
         """See LogStore."""
         self.create_from(path, (data,))
@@ -167,16 +195,26 @@ class LocalStore(LogStore):
         """See LogStore."""
         final = self._writable(path)
         with self._staged("overwrite", path, final, (data,)) as staged:
-            # Hadoop keeps a checksum of a local file beside it, and would refuse the new bytes.
-            folder, name = os.path.split(final)
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, f".{name}.crc"))
+            _unlink_checksum(final)  # Hadoop would refuse the new bytes
             os.replace(staged, final)
 
     def delete(self, path: str) -> None:
         """See LogStore."""
         with self._translated("delete", path), suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(self._writable(path))
+            final = self._writable(path)
+            os.unlink(final)
+            _unlink_checksum(final)
+
+    def delete_directory(self, path: str) -> bool:
+        """See LogStore."""
+        with self._translated("delete", path):
+            try:
+                os.rmdir(self._writable(path))
+            except OSError as error:
+                if error.errno in _NOT_AN_EMPTY_DIRECTORY:
+                    return False
+                raise
+        return True
 
     def make_directory(self, path: str) -> None:
         """See LogStore."""
@@ -191,12 +229,13 @@ class LocalStore(LogStore):
 
     def contains(self, path: str) -> bool:
         """Does `path` stay inside the root once its symbolic links are followed?"""
-        if not self._crosses_link(path):
+        if not self.crosses_link(path):
             return True
         real_root = os.path.realpath(self._root)
         return os.path.realpath(self._prefix + path).startswith(real_root.rstrip("/") + "/")
 
-    def _crosses_link(self, path: str) -> bool:
+    def crosses_link(self, path: str) -> bool:
+        """Is a part of `path` below the root, or its end, a symbolic link?"""
         current = self._prefix[:-1]
         for segment in path.split("/"):
             current = f"{current}/{segment}"
@@ -308,6 +347,13 @@ class LocalStore(LogStore):
 
     def _error(self, operation: str, path: str, reason: str) -> StorageError:
         return StorageError(operation=operation, path=self.address(path), reason=reason)
+
+
+def _unlink_checksum(final: str) -> None:
+    """Remove what Hadoop may keep beside a local file: the checksum of its bytes."""
+    folder, name = os.path.split(final)
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, f".{name}.crc"))
 
 
 def _is_log_file(path: str) -> bool:

@@ -103,7 +103,7 @@ def defined(
     if before is None:
         rest = {**default_properties(rest), **rest}
     _check_property_values({} if old is None else old.metadata.configuration, rest)
-    rest = {**_kept(old), **rest}
+    rest = {**_kept(old, protocol), **rest}
     mapped = _mapped(
         None if before is None else before.metadata,
         replace(metadata, configuration=rest),
@@ -139,7 +139,14 @@ def check_metadata(old: Definition | None, new: Definition) -> None:
     feed = property_value(configuration, ENABLE_CHANGE_DATA_FEED)
     if old is None or _schema_differs(old.metadata, metadata):
         columns = metadata.partition_columns
-        check_schema(metadata.schema, columns, mode=mode, change_data_feed=feed)
+        is_same_layout = old is not None and len(old.metadata.partition_columns) == len(columns)
+        check_schema(
+            metadata.schema,
+            columns,
+            mode=mode,
+            change_data_feed=feed,
+            needs_data=not is_same_layout,
+        )
         check_nested_not_null(metadata.schema)
         check_identity_columns(metadata.schema, columns)
         check_generated_columns(metadata.schema)
@@ -200,9 +207,11 @@ def _schema_differs(old: Metadata, new: Metadata) -> bool:
     return old.schema_string != new.schema_string and old.schema != new.schema
 
 
-def _kept(old: Definition | None) -> dict[str, str | None]:
+def _kept(old: Definition | None, asked: Protocol | None) -> dict[str, str | None]:
     if old is None:
         return {}
+    if asked is not None and ROW_TRACKING_FEATURE not in supported_features(asked):
+        return {}  # the feature that they belong to is dropped
     configuration = old.metadata.configuration
     return {key: configuration[key] for key in _KEPT_PROPERTIES if key in configuration}
 

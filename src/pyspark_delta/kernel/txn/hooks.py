@@ -1,4 +1,4 @@
-"""After a commit: version checksum, checkpoint, log clean-up, log compaction.
+"""After a commit: version checksum, checkpoint, log clean-up, log compaction, manifests.
 
 The commit stands whatever happens here, and nobody waits for it: a hook that fails is logged, and
 the next commit makes good.  Which hook runs when is a table; who runs them is a `HookRunner`, by
@@ -38,7 +38,9 @@ from pyspark_delta.kernel.log.last_checkpoint import (
     write_last_checkpoint,
 )
 from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.log.symlink_manifests import update_manifests
 from pyspark_delta.kernel.log.table_log import TableLog
+from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.actions import (
     Action,
     AddFile,
@@ -53,6 +55,7 @@ from pyspark_delta.kernel.protocol.properties import (
     CHECKPOINT_INTERVAL,
     ENABLE_EXPIRED_LOG_CLEANUP,
     ENABLE_IN_COMMIT_TIMESTAMPS,
+    SYMLINK_MANIFEST,
     property_value,
 )
 
@@ -90,6 +93,8 @@ class Hook:
     run: Callable[[CommitEvent], None]
     # An older event need not be served once a newer one of the same table waits.
     newest_only: bool = False
+    # Whoever commits waits for it: what it writes is a part of the result.
+    in_line: bool = False
 
 
 def checkpoint(
@@ -247,6 +252,42 @@ def _run_cleanup(event: CommitEvent) -> None:
     run_cleanup(event.log.store, event.protocol, event.metadata, now_ms=event.log.now_ms())
 
 
+class _Manifests:
+    """Keeps manifests up to date where a table asks for them.
+
+    They follow the newest version, one update after the other, so that commits in several threads
+    leave none that is older than another's.
+    """
+
+    def __init__(self) -> None:
+        self._locks: WeakKeyDictionary[TableLog, Lock] = WeakKeyDictionary()
+        self._lock = Lock()
+
+    def is_due(self, event: CommitEvent) -> bool:
+        """Whether the table has manifests."""
+        return property_value(event.metadata.configuration, SYMLINK_MANIFEST)
+
+    def run(self, event: CommitEvent) -> None:
+        """Write the manifests of the partitions that the commit touched."""
+        with self._lock:
+            own = self._locks.setdefault(event.log, Lock())
+        with own:
+            update_manifests(event.log.update(), _touched_partitions(event.actions))
+
+
+def _touched_partitions(actions: tuple[Action, ...]) -> list[StringMap] | None:
+    """Partition values of the files in a commit; None when they may be any."""
+    if not actions or any(isinstance(action, Metadata) for action in actions):
+        return None
+    touched: list[StringMap] = []
+    for action in actions:
+        if isinstance(action, AddFile | RemoveFile):
+            if action.partition_values is None:
+                return None
+            touched.append(action.partition_values)
+    return touched
+
+
 def compaction_hook(every: int) -> Hook:
     """Compact each `every` versions into one file; for tables with many small commits."""
 
@@ -259,7 +300,9 @@ def compaction_hook(every: int) -> Hook:
 def default_hooks() -> tuple[Hook, ...]:
     """The hooks of every table, in the order in which they run."""
     maintenance = _Maintenance()
+    manifests = _Manifests()
     return (
+        Hook("symlink manifests", manifests.is_due, manifests.run, in_line=True),
         Hook("version checksum", lambda event: True, maintenance.run_checksum),
         Hook("checkpoint", is_checkpoint_due, maintenance.run_checkpoint, newest_only=True),
         Hook("log clean-up", _is_cleanup_due, _run_cleanup, newest_only=True),
@@ -267,8 +310,8 @@ def default_hooks() -> tuple[Hook, ...]:
 
 
 class HookRunner(ABC):
-    """Runs hooks.  Two promises: `submit` neither raises nor waits for storage in the default
-    runner, and the hooks of one table run in the order of its versions.
+    """Runs hooks.  Two promises: `submit` does not raise, and in the default runner waits for no
+    hook that is not `in_line`; the other hooks of one table run in the order of its versions.
     """
 
     @abstractmethod
@@ -313,6 +356,9 @@ class BackgroundRunner(HookRunner):
 
     def submit(self, event: CommitEvent) -> None:
         """See HookRunner."""
+        for hook in self._hooks:
+            if hook.in_line:
+                _run_guarded(hook, event)
         with self._changed:
             self._waiting.append(event)
             if self._thread is None:
@@ -343,6 +389,8 @@ class BackgroundRunner(HookRunner):
         # behind it would wait for a pause that a busy table never makes.
         is_overtaken: bool | None = None
         for hook in self._hooks:
+            if hook.in_line:
+                continue
             if hook.newest_only and _is_due(hook, event):
                 if is_overtaken is None:
                     is_overtaken = self._has_newer(hook, event)

@@ -122,7 +122,7 @@ def check_vectors(adds: Iterable[AddFile], definition: Definition, traits: Trait
         return
     supported = is_supported(definition.protocol, "deletionVectors")
     enabled = property_value(definition.metadata.configuration, ENABLE_DELETION_VECTORS)
-    if not supported or not (enabled or traits.in_place):
+    if not supported or not (enabled or traits.readds_files):
         raise InvalidActionsError("DELTA_ADDING_DELETION_VECTORS_DISALLOWED")
     for add in with_vectors:
         if add.num_records is None:

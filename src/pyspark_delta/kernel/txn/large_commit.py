@@ -15,13 +15,10 @@ from tempfile import SpooledTemporaryFile
 from pyspark_delta.errors.table import InvalidActionsError
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.domains import row_tracking_domain
-from pyspark_delta.kernel.protocol.row_tracking import (
-    NO_MARK,
-    assign_row_ids,
-    assigns_row_ids,
-)
+from pyspark_delta.kernel.protocol.row_tracking import assign_row_ids, assigns_row_ids
 from pyspark_delta.kernel.txn.definition import Definition
 from pyspark_delta.kernel.txn.invariants import check_actions, check_kinds
+from pyspark_delta.kernel.txn.isolation import IsolationLevel
 from pyspark_delta.kernel.txn.prepared import PreparedCommit, encode_actions
 
 ACTIONS_AT_ONCE = 1024
@@ -33,7 +30,13 @@ _CHUNK_BYTES = 1 << 20
 
 def as_large(prepared: PreparedCommit) -> PreparedCommit:
     """`prepared` with what delta-spark says of a commit whose actions it did not look at."""
-    info = replace(prepared.commit_info, read_version=-1, is_blind_append=False, data_change=None)
+    info = replace(
+        prepared.commit_info,
+        read_version=prepared.version - 1,
+        isolation_level=IsolationLevel.SERIALIZABLE.value,
+        is_blind_append=False,
+        data_change=None,
+    )
     return replace(prepared, commit_info=info)
 
 
@@ -42,7 +45,7 @@ def large_commit_chunks(prepared: PreparedCommit, actions: Iterable[Action]) -> 
     yield encode_actions(prepared.all_actions)
     definition = Definition(protocol=prepared.protocol, metadata=prepared.metadata)
     gives_ids = assigns_row_ids(prepared.protocol, prepared.metadata)
-    mark = NO_MARK
+    mark = prepared.row_id_mark
     following = iter(actions)
     while some := tuple(islice(following, ACTIONS_AT_ONCE)):
         check_kinds(some)
@@ -55,7 +58,7 @@ def large_commit_chunks(prepared: PreparedCommit, actions: Iterable[Action]) -> 
         if gives_ids:
             some, mark = _numbered(some, mark, prepared.version)
         yield encode_actions(some)
-    if mark != NO_MARK:
+    if mark != prepared.row_id_mark:
         yield encode_actions((row_tracking_domain(mark),))
 
 

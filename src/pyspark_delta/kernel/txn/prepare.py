@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from pyspark_delta.errors.table import InvalidActionsError, SchemaError
+from pyspark_delta.errors.table import InvalidActionsError, PropertyError, SchemaError
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.actions import (
     Action,
@@ -23,14 +23,23 @@ from pyspark_delta.kernel.protocol.actions import (
 )
 from pyspark_delta.kernel.protocol.domains import row_id_high_water_mark, row_tracking_domain
 from pyspark_delta.kernel.protocol.feature_upgrade import merged
-from pyspark_delta.kernel.protocol.features import check_writable, supported_features
+from pyspark_delta.kernel.protocol.features import (
+    check_writable,
+    is_supported,
+    supported_features,
+)
 from pyspark_delta.kernel.protocol.identity_columns import (
     SCHEMA_UPDATE_TAG,
     is_identity_only_change,
 )
 from pyspark_delta.kernel.protocol.operation_kinds import OPERATIONS
 from pyspark_delta.kernel.protocol.operations import Operation
-from pyspark_delta.kernel.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS, property_value
+from pyspark_delta.kernel.protocol.properties import (
+    ENABLE_DELETION_VECTORS,
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    SYMLINK_MANIFEST,
+    property_value,
+)
 from pyspark_delta.kernel.protocol.row_tracking import NO_MARK, assign_row_ids, assigns_row_ids
 from pyspark_delta.kernel.protocol.timestamps import (
     enablement_properties,
@@ -109,6 +118,7 @@ def prepare(draft: Draft) -> PreparedCommit:
     if old is not None:
         check_append_only(others, old.metadata, draft.reads.root_uri)
         _check_partitioning(draft, old, new)
+    _check_manifest_rules(draft, old, new)
     check_actions(others, new, draft.reads.root_uri, traits)
     check_touched_rows(others, draft.reads)
     has_files = any(isinstance(action, FileAction) for action in others)
@@ -217,6 +227,29 @@ def _check_partitioning(draft: Draft, old: Definition, new: Definition) -> None:
             oldPartitionColumns=", ".join(before),
             newPartitionColumns=", ".join(after),
         )
+
+
+def _check_manifest_rules(draft: Draft, old: Definition | None, new: Definition) -> None:
+    """Refuse deletion vectors where manifests are kept: their readers would see deleted rows."""
+    is_unchanged = old is not None and new.metadata is old.metadata
+    if is_unchanged or not property_value(new.metadata.configuration, SYMLINK_MANIFEST):
+        return
+    if property_value(new.metadata.configuration, ENABLE_DELETION_VECTORS):
+        broken = "PERSISTENT_DELETION_VECTORS_WITH_INCREMENTAL_MANIFEST_GENERATION"
+    elif draft.snapshot is not None and _has_vectors(draft.snapshot):
+        broken = "EXISTING_DELETION_VECTORS_WITH_INCREMENTAL_MANIFEST_GENERATION"
+    else:
+        return
+    raise PropertyError(
+        f"DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED.{broken}", table=draft.reads.root_uri
+    )
+
+
+def _has_vectors(snapshot: Snapshot) -> bool:
+    if not is_supported(snapshot.protocol, "deletionVectors"):
+        return False
+    vectors = snapshot.files_with(["deletionVector"]).column("deletionVector")
+    return bool(vectors.null_count != len(vectors))
 
 
 def _with_row_ids(

@@ -23,22 +23,21 @@ UNBACKFILL = "ROW TRACKING UNBACKFILL"
 class Traits:
     """One row.
 
-    `replaces_table` makes a new table in the place of the old one.  `drops_features` is the one
-    lawful way to lower a protocol.  `changes_partitioning` may give the table other partition
-    columns.  `readds_files` adds files again that have been in the table, so that bounds beside a
-    vector may be tight; `in_place` does so without new data, on tables that take no new vectors.
+    `replaces_table` makes a new table in the place of the old one.  `drops_features` may lower the
+    protocol, where its user asks for that.  `changes_partitioning` may give the table other
+    partition columns.  `readds_files` adds files that have been in a table before, so that bounds
+    beside a vector may be tight, and a table that takes no new vectors may have them.
     """
 
     replaces_table: bool = False
     drops_features: bool = False
     changes_partitioning: bool = False
     readds_files: bool = False
-    in_place: bool = False
 
 
 _NONE = Traits()
 _REPLACE = Traits(replaces_table=True, changes_partitioning=True)
-_IN_PLACE = Traits(readds_files=True, in_place=True)
+_READDS = Traits(readds_files=True)
 
 TRAITS: Mapping[str, Traits] = {
     "WRITE": Traits(changes_partitioning=True),
@@ -47,13 +46,13 @@ TRAITS: Mapping[str, Traits] = {
     "REPLACE TABLE AS SELECT": _REPLACE,
     "CREATE OR REPLACE TABLE": _REPLACE,
     "CREATE OR REPLACE TABLE AS SELECT": _REPLACE,
-    "RESTORE": Traits(changes_partitioning=True, readds_files=True),
-    "CLONE": Traits(changes_partitioning=True, readds_files=True),
+    "RESTORE": Traits(changes_partitioning=True, readds_files=True, drops_features=True),
+    "CLONE": Traits(changes_partitioning=True, readds_files=True, drops_features=True),
     "RENAME COLUMN": Traits(changes_partitioning=True),
     "DROP FEATURE": Traits(drops_features=True),
-    "COMPUTE STATS": _IN_PLACE,
-    BACKFILL: _IN_PLACE,
-    UNBACKFILL: _IN_PLACE,
+    "COMPUTE STATS": _READDS,
+    BACKFILL: _READDS,
+    UNBACKFILL: _READDS,
 }
 
 

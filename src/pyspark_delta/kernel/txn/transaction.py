@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_delta.errors.conflicts import ConcurrentWriteException
-from pyspark_delta.errors.table import InvalidActionsError, OperationNotAllowedError
+from pyspark_delta.errors.table import InvalidActionsError
 from pyspark_delta.kernel.log.cleanup import YOUNGEST_MS
 from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA, canonical_paths, file_key
@@ -307,24 +307,23 @@ class OptimisticTransaction:
         user_metadata: str | None = None,
         *,
         metrics: Mapping[str, object] | None = None,
+        protocol: Protocol | None = None,
     ) -> Committed:
-        """Create a table from more actions than memory holds, as CONVERT does.
+        """Commit more actions than memory holds, as CONVERT, CLONE and RESTORE do.
 
-        Actions are checked one by one and streamed into version 0; `update_metadata` comes first.
+        Actions are checked one by one and streamed into the next version; `update_metadata` comes
+        first, and a `protocol` that is given is recorded even if the table has it already.
         The table is not touched before the last of them is made.
-        There is no conflict check: a table that somebody else creates meanwhile raises
+        There is no conflict check: a version that somebody else makes meanwhile raises
         ConcurrentWriteException.
         """
-        if self.read_version != -1:
-            raise OperationNotAllowedError(
-                "DELTA_OPERATION_NOT_ALLOWED",
-                operation="A commit in a stream",
-                tableName=self.log.store.root_uri,
-            )
-        draft = self._draft((), operation, tags, user_metadata, metrics)
+        given = () if protocol is None else (protocol,)
+        draft = self._draft(given, operation, tags, user_metadata, metrics)
         prepared = as_large(prepare(draft))
         with written_aside(large_commit_chunks(prepared, actions)) as chunks:
-            outcome = self._committer.commit(0, chunks, self.txn_id)
+            if self.read_version >= 0:
+                self._check_age()
+            outcome = self._committer.commit(prepared.version, chunks, self.txn_id)
         match outcome:
             case Committed() as done:
                 return self._finish(Written(committed=done, prepared=prepared, data=None))
@@ -363,8 +362,7 @@ class OptimisticTransaction:
         )
 
     def _commit(self, prepared: PreparedCommit) -> Committed:
-        if prepared.now_ms - self._started_ms >= _OLD_MS:
-            check_not_cleaned_up(self.log.store, self.read_version)
+        self._check_age()
         written = commit(
             prepared,
             self._committer,
@@ -374,6 +372,10 @@ class OptimisticTransaction:
             new_uuid=self._new_uuid,
         )
         return self._finish(written)
+
+    def _check_age(self) -> None:
+        if self.log.now_ms() - self._started_ms >= _OLD_MS:
+            check_not_cleaned_up(self.log.store, self.read_version)
 
     def _finish(self, written: Written) -> Committed:
         """Note the commit, move the log on and leave the rest to the hooks."""

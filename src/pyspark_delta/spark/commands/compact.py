@@ -1,25 +1,38 @@
-"""Compaction: bins of files written together, one new file each, and no row changed.
+"""Files written together: bins of files, one new file each or a few in an order; no row changed.
 
-Which files go into a bin is planned by `kernel.ops.bin_packing`.  Deleted rows stay behind, row ids
-come along.
+Which files go into a bin is planned by `kernel.ops`.  Deleted rows stay behind, row ids come
+along.  Many bins that become one file each are written by one job with a task for each: a job has
+its price, and one task would leave the other cores idle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.ops.bin_packing import num_bytes
+from pyspark_delta.kernel.ops.zcubes import PROVIDER, ZCube
 from pyspark_delta.kernel.protocol.actions import Action, AddFile
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.chosen_rows import chosen_rows
-from pyspark_delta.spark.commands.replaced_rows import hidden_columns, tracked
+from pyspark_delta.spark.commands.replaced_rows import hidden_columns, num_live_rows, tracked
+from pyspark_delta.spark.curve_keys import Curve, along_curve
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.unions import UNION_SETTINGS, union_of
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.writer import stage
+
+# So many bins are one job: planning takes longer than in proportion.
+_MOST_BINS = 32
+_R = TypeVar("_R")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,37 +65,119 @@ class Compacted:
         }
 
 
-def compact(
-    jvm: JvmSession, txn: OptimisticTransaction, bins: Sequence[pa.Table], staged: StagedFiles
-) -> Compacted:
-    """Write each bin, a table of add actions of one partition, into a file of its own.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How the rows of a bin are written.
 
-    The transaction depends on the files from here on.
+    Without a `curve` they become one file, through a shuffle if `shuffles`.  With one they are laid
+    along it, in files of about `file_size` bytes; `new_cube` gives the cube of a bin, if the table
+    has such.  At most `threads` jobs run at a time.
     """
+
+    curve: Curve | None = None
+    file_size: int = 1 << 30
+    new_cube: Callable[[], ZCube] | None = None
+    shuffles: bool = False
+    threads: int = 2
+
+    def num_files(self, bin_of_files: pa.Table) -> int:
+        """How many files a bin becomes."""
+        if self.curve is None:
+            return 1
+        return max(1, num_bytes(bin_of_files) // self.file_size)
+
+
+def compact(
+    jvm: JvmSession,
+    txn: OptimisticTransaction,
+    bins: Sequence[pa.Table],
+    staged: StagedFiles,
+    layout: Layout | None = None,
+    *,
+    tell: Callable[[int], None] = lambda _: None,
+) -> Compacted:
+    """Write each bin, a table of add actions of one partition, into files of its own.
+
+    The transaction depends on the files from here on.  `tell` is told how many files were written
+    anew, as it goes on.
+    """
+    asked = layout or Layout()
     removed = [file for each in bins for file in add_files(each)]
     txn.read_files(file.path for file in removed)
+    jobs = _jobs(bins, asked)
 
-    added: list[AddFile] = []
-    # A job each: a union of scans may bring the parts of all bins together, and write one file.
-    for each in bins:
+    def run(job: Sequence[pa.Table]) -> list[AddFile]:
         files = stage(
             jvm,
             txn.log,
-            _rows(jvm, txn, each),
+            _rows(jvm, txn, job, asked),
             txn.metadata,
             txn.protocol,
             hidden=hidden_columns(txn),
+            planning=UNION_SETTINGS if len(job) > 1 else None,
             data_change=False,
+            one_partition_each=True,
         )
+        files = _in_cube(files, asked)
         staged.add(files)
-        added += files
-    return Compacted(added=tuple(added), removed=tuple(removed))
+        tell(sum(each.num_rows for each in job))
+        return files
+
+    written = in_threads(run, jobs, asked.threads)
+    return Compacted(added=tuple(f for each in written for f in each), removed=tuple(removed))
 
 
-def _rows(jvm: JvmSession, txn: OptimisticTransaction, files: pa.Table) -> DataFrame:
+def in_threads(run: Callable[[_T], _R], tasks: Sequence[_T], threads: int) -> list[_R]:
+    """What `run` gives for each task, some at a time; after an error none is begun any more."""
+    if len(tasks) < 2 or threads < 2:
+        return [run(task) for task in tasks]
+    with ThreadPoolExecutor(min(threads, len(tasks))) as pool:
+        # Each thread tells Spark whose job it runs, as the calling one would.
+        target = inheritable_thread_target(run)
+        futures = [pool.submit(target, task) for task in tasks]
+        done, left = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in left:
+            future.cancel()
+        for future in done:
+            future.result()
+        return [future.result() for future in futures]
+
+
+def _jobs(bins: Sequence[pa.Table], layout: Layout) -> list[list[pa.Table]]:
+    """Bins that one job writes: those of one file each together, unless each is a cube."""
+    plain = [each for each in bins if layout.num_files(each) == 1 and layout.new_cube is None]
+    others = [each for each in bins if layout.num_files(each) > 1 or layout.new_cube is not None]
+    groups = [plain[start : start + _MOST_BINS] for start in range(0, len(plain), _MOST_BINS)]
+    return [*[[each] for each in others], *groups]
+
+
+def _rows(
+    jvm: JvmSession, txn: OptimisticTransaction, bins: Sequence[pa.Table], layout: Layout
+) -> DataFrame:
+    """The rows of bins: a part for each file that they become."""
+    if len(bins) > 1:
+        return union_of(jvm, [_rows(jvm, txn, [each], layout) for each in bins])
+    (files,) = bins
     store = txn.log.store
     rows = chosen_rows(jvm, store, files, protocol=txn.protocol, metadata=txn.metadata)
-    return tracked(txn, rows).coalesce(1)
+    rows = tracked(txn, rows)
+    num_files = layout.num_files(files)
+    if layout.curve is not None and num_files > 1:
+        known = num_live_rows(tuple(add_files(files)))
+        num_rows = rows.count() if known is None else known
+        return along_curve(jvm, rows, layout.curve, num_files=num_files, num_rows=num_rows)
+    return rows.repartition(1) if layout.shuffles else rows.coalesce(1)
+
+
+def _in_cube(files: Iterable[AddFile], layout: Layout) -> list[AddFile]:
+    """The files of a bin, as members of the cube that it becomes."""
+    if layout.new_cube is None:
+        return list(files)
+    tags = layout.new_cube().tags
+    return [
+        replace(file, tags={**(file.tags or {}), **tags}, clustering_provider=PROVIDER)
+        for file in files
+    ]
 
 
 def _percentile(ordered: Sequence[int], share: int) -> int:

@@ -20,7 +20,7 @@ from pyspark_delta.errors.table import (
 )
 from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.protocol.actions import Action, Metadata
+from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_defaults import without_exists_defaults
 from pyspark_delta.kernel.protocol.column_mapping import physical_path, without_mapping
 from pyspark_delta.kernel.protocol.domains import (
@@ -53,7 +53,8 @@ class TableDefinition:
     """What a user says about a table.
 
     An empty `schema` means that the log at `location` has it.  With `replaces` an existing table
-    becomes this one, with `creates` one that is missing is made.
+    becomes this one, with `creates` one that is missing is made.  A new table has at least the
+    `protocol`.
     """
 
     name: TableName
@@ -66,6 +67,7 @@ class TableDefinition:
     creates: bool = True
     replaces: bool = False
     if_not_exists: bool = False
+    protocol: Protocol | None = None
 
 
 def run_create_table(spark: SparkSession, definition: TableDefinition) -> None:
@@ -141,6 +143,8 @@ def _create(spark: SparkSession, place: TablePlace, definition: TableDefinition)
         raise _no_schema(place)
     place.check_empty()
     txn = place.log.start_transaction()
+    if definition.protocol is not None:
+        txn.update_protocol(definition.protocol)
     txn.update_metadata(_metadata(spark, txn, definition))
     actions = _clustering_actions(txn, definition)
     clustered = [column_name(path) for path in definition.cluster_by]

@@ -38,12 +38,13 @@ from pyspark_delta.spark.commands.dml_rows import (
 from pyspark_delta.spark.commands.replaced_rows import num_live_rows
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.named_rows import Called
 from pyspark_delta.spark.located_rows import located_rows
 from pyspark_delta.spark.staged_files import StagedFiles
 
 
 def run_delete(
-    spark: SparkSession, log: DeltaLog, condition: Column | None = None, *, alias: str | None = None
+    spark: SparkSession, log: DeltaLog, condition: Column | None = None, *, alias: Called = None
 ) -> Affected:
     """Delete the rows for which `condition` is true, all rows without one.
 

@@ -28,6 +28,7 @@ from pyspark_delta.spark.column_alignment import column
 from pyspark_delta.spark.jvm.attribute_names import is_default_keyword, parse_attribute_name
 from pyspark_delta.spark.jvm.conditions import is_deterministic, is_repeatable
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.named_rows import Called, without_name
 from pyspark_delta.spark.store_assignment import ValueCasts
 from pyspark_delta.spark.table_rows import generated_values, table_rows
 from pyspark_delta.spark.table_sql import TableSql, default_values
@@ -44,18 +45,22 @@ class Assignment:
     value: Column | None = field(hash=False)
 
 
+Given = Mapping[str, Column] | Sequence[tuple[str, Column]]
+"""Values by the names, as SQL spells them, of columns and fields."""
+
+
 def parse_assignments(
-    jvm: JvmSession, given: Mapping[str, Column], schema: StructType, alias: str | None = None
+    jvm: JvmSession, given: Given, schema: StructType, alias: Called = None
 ) -> list[Assignment]:
     """What `{"s.a": value}` means; names are as in SQL, `alias` may stand before them.
 
     The value DEFAULT stands for what the column gets when nobody gives one.
     """
     found = []
-    for text, value in given.items():
+    for text, value in given.items() if isinstance(given, Mapping) else given:
         path = parse_attribute_name(jvm, text)
-        if len(path) > 1 and alias is not None and path[0].lower() == alias.lower():
-            path = path[1:] if schema.get(path[1]) is not None else path
+        own = [rest for rest in without_name(path, alias) if schema.get(rest[0]) is not None]
+        path = own[0] if own else path
         is_default = is_default_keyword(jvm, value)
         found.append(Assignment(path=path, value=None if is_default else value))
     return found

@@ -16,6 +16,7 @@ from pyspark_delta.kernel.scan.predicates import has_unknown
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.commands.replaced_rows import RowCondition, row_condition, whole_files
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.named_rows import Called, named_rows
 from pyspark_delta.spark.located_rows import FILE, LocatedRows, located_rows
 from pyspark_delta.spark.touched_rows import TouchedRows, touched_rows
 
@@ -42,7 +43,7 @@ class DmlCondition:
     """A condition on rows of the table; `alias` is what it calls the table."""
 
     where: RowCondition
-    alias: str | None
+    alias: Called
 
     @property
     def text(self) -> str:
@@ -76,7 +77,7 @@ class DmlCondition:
 
     def named(self, rows: DataFrame) -> DataFrame:
         """`rows` under the name that the condition calls the table."""
-        return rows if self.alias is None else rows.alias(self.alias)
+        return named_rows(rows, self.alias)
 
 
 class Stopwatch:
@@ -112,7 +113,7 @@ def dml_condition(
     txn: OptimisticTransaction,
     condition: Column,
     operation: str,
-    alias: str | None,
+    alias: Called,
 ) -> DmlCondition:
     """A condition of DELETE or UPDATE, looked up; a typed error when it cannot be one."""
     where = row_condition(jvm, txn, condition, operation=operation, alias=alias)

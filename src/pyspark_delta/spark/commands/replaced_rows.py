@@ -45,6 +45,7 @@ from pyspark_delta.spark.chosen_rows import (
 from pyspark_delta.spark.expressions import predicate_of
 from pyspark_delta.spark.jvm.conditions import Condition, resolved_condition
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.named_rows import Called, named_rows
 from pyspark_delta.spark.reader import TIME_ZONE
 
 Matching = Callable[[DataFrame], DataFrame]
@@ -100,7 +101,7 @@ def row_condition(
     condition: Column,
     *,
     operation: str = "An overwrite",
-    alias: str | None = None,
+    alias: Called = None,
 ) -> RowCondition:
     """A condition on the table's columns; Spark's AnalysisException when it makes no sense.
 
@@ -109,7 +110,7 @@ def row_condition(
     metadata = txn.metadata
     zone = _zone(jvm)
     rows = _no_rows(jvm, txn)
-    resolved = resolved_condition(jvm, rows if alias is None else rows.alias(alias), condition)
+    resolved = resolved_condition(jvm, named_rows(rows, alias), condition)
     if resolved.has_subquery:
         raise OperationNotAllowedError(
             "DELTA_UNSUPPORTED_SUBQUERY", operation=operation, cond=resolved.sql

@@ -7,7 +7,7 @@ rows side by side.  Row ids stay, and the change feed gets every row before and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from pyspark_delta.spark.chosen_rows import chosen_rows
 from pyspark_delta.spark.column_alignment import column
 from pyspark_delta.spark.commands.dml_assignments import (
     Assignment,
+    Given,
     assigned_columns,
     parse_assignments,
     updated_rows,
@@ -44,6 +45,7 @@ from pyspark_delta.spark.commands.dml_rows import (
 )
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.named_rows import Called, named_rows
 from pyspark_delta.spark.located_rows import located_rows
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_reads import TableReads
@@ -52,10 +54,10 @@ from pyspark_delta.spark.table_reads import TableReads
 def run_update(
     spark: SparkSession,
     log: DeltaLog,
-    given: Mapping[str, Column],
+    given: Given,
     condition: Column | None = None,
     *,
-    alias: str | None = None,
+    alias: Called = None,
 ) -> Affected:
     """Set columns and fields, by their SQL names, of the rows for which `condition` is true.
 
@@ -99,7 +101,7 @@ class _Update:
         files: DmlFiles,
         assignments: Sequence[Assignment],
         where: DmlCondition | None,
-        alias: str | None,
+        alias: Called,
         watch: Stopwatch,
     ) -> None:
         self._files = files
@@ -222,7 +224,7 @@ class _Update:
         return self._files.write_changes(before.union(after).coalesce(_num_tasks(written)))
 
     def _named(self, rows: DataFrame) -> DataFrame:
-        return rows if self._alias is None else rows.alias(self._alias)
+        return named_rows(rows, self._alias)
 
 
 def _metrics(

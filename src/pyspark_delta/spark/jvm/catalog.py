@@ -7,7 +7,7 @@ and goes decoded, as Hadoop's Path prints it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -127,6 +127,18 @@ def replace_schema(jvm: JvmSession, entry: CatalogEntry, schema: StructType) -> 
         _catalog(jvm).alterTableSchema(entry.handle.identifier(), new)
 
 
+def replace_properties(
+    jvm: JvmSession, entry: CatalogEntry, properties: Mapping[str, str], comment: str | None
+) -> None:
+    """Let the catalog show these properties and this comment; the columns stay."""
+    catalog = _catalog(jvm)
+    present = catalog.getTableMetadata(entry.handle.identifier())
+    ours = {_OUTSIDE: json.dumps(list(entry.outside))} if entry.outside else {}
+    told = {**properties, **ours}
+    changes = {"comment": jvm.none() if comment is None else jvm.some(comment)}
+    catalog.alterTable(_copied(present, properties=jvm.scala_map(told), **changes))
+
+
 def entry_schema(entry: CatalogEntry) -> StructType:
     """The columns as the catalog shows them."""
     parsed = parse_type(json.loads(entry.handle.schema().json()))
@@ -153,6 +165,16 @@ def entry_comment(entry: CatalogEntry) -> str | None:
     """What the catalog says a table is about."""
     comment = entry.handle.comment()
     return str(comment.get()) if comment.isDefined() else None
+
+
+def entry_owner(entry: CatalogEntry) -> str | None:
+    """Who made the table, as far as the catalog knows."""
+    return str(entry.handle.owner() or "") or None
+
+
+def entry_created_ms(entry: CatalogEntry) -> int:
+    """When the table became known to the catalog."""
+    return int(entry.handle.createTime())
 
 
 def is_hive_parquet(entry: CatalogEntry) -> bool:
@@ -199,6 +221,28 @@ def make_delta(
     )
     catalog = _catalog(jvm)
     catalog.alterTable(altered)
+    catalog.refreshTable(handle.identifier())
+
+
+def remember_outside(jvm: JvmSession, entry: CatalogEntry, outside: Sequence[str]) -> None:
+    """Let the catalog say where files of a table lie besides its own place."""
+    known = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(
+        entry.handle.properties()
+    )
+    properties = {str(key): str(value) for key, value in known.items()}
+    properties[_OUTSIDE] = json.dumps(list(outside))
+    catalog = _catalog(jvm)
+    catalog.alterTable(_copied(entry.handle, properties=jvm.scala_map(properties)))
+
+
+def move_entry(jvm: JvmSession, entry: CatalogEntry, location: str) -> None:
+    """Let a table's name mean what is at another location, with none of the old one's files."""
+    handle = entry.handle
+    uri = jvm.some(jvm.hadoop_path(location).toUri())
+    catalog = _catalog(jvm)
+    kept = handle.properties().removed(_OUTSIDE)
+    storage = _copied(handle.storage(), locationUri=uri)
+    catalog.alterTable(_copied(handle, storage=storage, properties=kept))
     catalog.refreshTable(handle.identifier())
 
 

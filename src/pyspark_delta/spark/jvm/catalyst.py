@@ -47,6 +47,12 @@ def store_policy(jvm: JvmSession) -> StorePolicy:
     return StorePolicy(str(jvm.session.sessionState().conf().storeAssignmentPolicy().toString()))
 
 
+def can_store(jvm: JvmSession, own: DataType, wanted: DataType) -> bool:
+    """Whether a column of the type `wanted` takes values of `own` under the ANSI policy."""
+    cast = jvm.java_class(f"{_EXPRESSIONS}.Cast$")
+    return bool(cast.canANSIStoreAssign(jvm.data_type(own), jvm.data_type(wanted)))
+
+
 def stored_as(
     jvm: JvmSession,
     value: Column,

@@ -71,6 +71,7 @@ def write_files(
     settings: Mapping[str, str] | None = None,
     planning: Mapping[str, str] | None = None,
     in_query: bool = False,
+    one_partition_each: bool = False,
 ) -> list[WrittenFile]:
     """Run one job that writes `data` below `root`, a decoded location, and say what it wrote.
 
@@ -80,6 +81,7 @@ def write_files(
     are settings that already count when the data is planned, unless somebody observes it.
     `in_query` says that a query runs on this thread already, as for the batch of a stream: the job
     is part of it, and `data`, which is written once, keeps the plan that it has.
+    `one_partition_each` promises that no task has rows of two partitions, which need no sorting.
     """
     # Who observes a query waits for one of the user's own session.
     plans = bool(planning) and not _is_observed(data)
@@ -107,7 +109,8 @@ def write_files(
             jvm.none(),  # no buckets
             jvm.seq([]),  # no trackers of statistics
             jvm.scala_map({**(options or {}), **_WRITER_OPTIONS}),
-            0,  # no static partitions
+            # Spark does not sort by partition columns whose values it takes to be given.
+            len(partition_columns) if one_partition_each else 0,
         )
         arguments += default_arguments(jvm, f"{_WRITER}$", "write", len(arguments))
         write = jvm.java_class(f"{_WRITER}$").write

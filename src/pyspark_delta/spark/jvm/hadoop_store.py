@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from tempfile import NamedTemporaryFile
 from typing import Any
 from uuid import uuid4
@@ -30,7 +31,7 @@ from pyspark_delta.errors.storage import (
     StorageError,
     UnsupportedSchemeError,
 )
-from pyspark_delta.kernel.storage.base import FileInfo, LogStore
+from pyspark_delta.kernel.storage.base import FileInfo, ListedDirectory, LogStore, by_directory
 from pyspark_delta.kernel.storage.local import STAGING_PREFIX
 from pyspark_delta.kernel.storage.relative import check_directory, check_relative, split_start
 from pyspark_delta.kernel.storage.uris import absolute_uri, redacted_uri
@@ -42,12 +43,15 @@ from pyspark_delta.spark.jvm.listed_statuses import ListedStatus, listed_statuse
 _DIRECT_BYTES = 64 * 1024
 _COPY_BYTES = 1024 * 1024
 _THREADS = 8
+_TREES_BY_TASKS = 256
+_TREES_AT_ONCE = 1_000
 _LOCATION = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*|)"
 )
 # What Java's exceptions mean, by their short names.  Their own texts are not passed on: a file
 # system may put anything into them.
 _MISSING = frozenset({"FileNotFoundException", "NoSuchFileException", "PathNotFoundException"})
+_NOT_EMPTY = ("PathIsNotEmptyDirectoryException", "DirectoryNotEmptyException", "IOException")
 _EXISTS = frozenset({"FileAlreadyExistsException", "PathExistsException"})
 _REASONS = {
     "AccessControlException": "the file system refuses access",
@@ -176,6 +180,23 @@ class HadoopStore(LogStore):
             for entry in found
         ]
 
+    def list_tree(self, is_hidden: Callable[[str], bool]) -> Iterator[ListedDirectory]:
+        """See LogStore.  Spark tasks list many directories; of those, a few empty ones are missed.
+
+        They pass over names that Spark takes for hidden, and empty directories beside full ones.
+        """
+        pending = [""]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            while pending:
+                below: list[str] = []
+                for here, directories in pool.map(partial(self._visible, is_hidden), pending):
+                    yield here
+                    below += directories
+                pending = below
+                if len(pending) > _TREES_BY_TASKS:
+                    listed, pending = self._by_tasks(pending, is_hidden)
+                    yield from listed
+
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
         """See LogStore."""
         pending = [check_directory(prefix, self._root_uri)]
@@ -211,11 +232,57 @@ class HadoopStore(LogStore):
         with suppress(FileMissingError), self._translated("delete", path):
             self._file_system.delete(self._path(path), False)
 
+    def delete_directory(self, path: str) -> bool:
+        """See LogStore."""
+        check_relative(path, self._root_uri)
+        try:
+            # Never recursively: Hadoop then refuses a directory that is not empty.
+            return bool(self._file_system.delete(self._path(path), False))
+        except (Py4JError, PySparkException) as error:
+            if _short_name(error) in (*_MISSING, *_NOT_EMPTY):
+                return False
+            raise self._translation(error, "delete", path, False) from None
+
     def make_directory(self, path: str) -> None:
         """See LogStore."""
         check_relative(path, self._root_uri)
         with self._translated("make directory", path):
             self._file_system.mkdirs(self._path(path))
+
+    def _visible(
+        self, is_hidden: Callable[[str], bool], directory: str
+    ) -> tuple[ListedDirectory, list[str]]:
+        """A directory without hidden names, and the directories in it."""
+        prefix = f"{directory}/" if directory else ""
+        files: list[FileInfo] = []
+        directories: list[str] = []
+        has_others = False
+        for entry in self._listed(directory):
+            if is_hidden(entry.name) or not (entry.is_file or entry.is_directory):
+                has_others = True
+            elif entry.is_directory:
+                directories.append(prefix + entry.name)
+            else:
+                files.append(FileInfo(prefix + entry.name, entry.size, entry.modified_ms))
+        return ListedDirectory(directory, files, has_others), directories
+
+    def _by_tasks(
+        self, directories: Sequence[str], is_hidden: Callable[[str], bool]
+    ) -> tuple[Iterator[ListedDirectory], list[str]]:
+        """Directories listed by tasks, and those in which these found nothing."""
+        # Spark's own names for what is no data, of which `is_hidden` may see some.
+        sparks = [each for each in directories if each.rpartition("/")[2][0] not in "_."]
+        infos: list[FileInfo] = []
+        for at in range(0, len(sparks), _TREES_AT_ONCE):
+            infos += self.list_trees(sparks[at : at + _TREES_AT_ONCE], tasks_above=0)
+        depth = directories[0].count("/")  # all are of one level; those above are known
+        found = [
+            each
+            for each in by_directory(infos, is_hidden)
+            if each.path and each.path.count("/") >= depth
+        ]
+        full = {each.path for each in found}
+        return iter(found), [each for each in directories if each not in full]
 
     def _path(self, path: str) -> Any:
         is_top = not path and not self._root_path

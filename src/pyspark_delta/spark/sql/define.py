@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.errors import ParseException
 from pyspark.sql import DataFrame
 
@@ -12,15 +14,21 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser import Query, TableStatement, parse_table_statement
 from pyspark_delta.spark.jvm.plans import empty_frame
 from pyspark_delta.spark.sql.column_metadata import delta_columns
+from pyspark_delta.spark.sql.like import run_like
 from pyspark_delta.spark.sql.requests import Request, query_rows
 from pyspark_delta.spark.table_writes import TableRows, TableVerb, make_table
 
+_LIKE = re.compile(r"\bLIKE\b", re.IGNORECASE)
 DEFAULT_SOURCE = "spark.sql.sources.default"
 
 
 def run_define(request: Request) -> DataFrame | None:
     """CREATE or REPLACE TABLE, where the provider says that it is a Delta table."""
     spark = request.spark
+    if _LIKE.search(request.sql):
+        made = run_like(request)
+        if made is not None:
+            return made
     default = (spark.conf.get(DEFAULT_SOURCE) or "").lower()
     if "delta" not in request.sql.lower() and default != "delta":
         return None

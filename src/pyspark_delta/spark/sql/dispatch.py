@@ -5,26 +5,32 @@ One row per verb; a verb's runner gives None when the statement turns out to be 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_delta.errors.table import OperationNotAllowedError, TableNotFoundError
-from pyspark_delta.spark.catalog import log_of, show_columns
+from pyspark_delta.errors.table import TableNotFoundError
+from pyspark_delta.spark.catalog import log_of
 from pyspark_delta.spark.jvm.catalog import drop_entry
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser import syntax_error
 from pyspark_delta.spark.jvm.plans import empty_frame
+from pyspark_delta.spark.sql.alter import run_alter, run_comment_on_column
+from pyspark_delta.spark.sql.change import run_change
+from pyspark_delta.spark.sql.clone import run_clone_statement
 from pyspark_delta.spark.sql.convert import run_convert
 from pyspark_delta.spark.sql.define import run_define
+from pyspark_delta.spark.sql.describe import run_describe, run_detail, run_history
+from pyspark_delta.spark.sql.generate import run_generate_statement
 from pyspark_delta.spark.sql.grammar import StatementSyntaxError
 from pyspark_delta.spark.sql.heads import head
 from pyspark_delta.spark.sql.insert import run_insert
+from pyspark_delta.spark.sql.optimize import run_optimize_statement, run_reorg_statement
+from pyspark_delta.spark.sql.refused import run_refused
 from pyspark_delta.spark.sql.requests import Request, delta_target, resolvable
-
-_RENAME = re.compile(r"\bRENAME\s+TO\b", re.IGNORECASE)
+from pyspark_delta.spark.sql.restore import run_restore_statement
+from pyspark_delta.spark.sql.show import run_show
 
 
 def run_statement(
@@ -34,7 +40,7 @@ def run_statement(
     found = head(sql)
     if found is not None:
         try:
-            result = _RUNNERS[found.verb](Request(spark, sql, found, bool(args), run))
+            result = _RUNNERS[found.verb](Request(spark, sql, found, bool(args), run, args))
         except StatementSyntaxError as error:
             raise syntax_error(JvmSession(spark), sql, error.start, error.found) from None
         if result is not None:
@@ -55,12 +61,10 @@ def _drop(request: Request) -> DataFrame | None:
     return None
 
 
-def _show(request: Request) -> DataFrame | None:
-    """Spark shows the columns that the catalog has: let them be the newest version's."""
-    name = delta_target(request)
-    if name is not None and name.entry is not None:
-        show_columns(request.spark, name)
-    return None
+def _define(request: Request) -> DataFrame | None:
+    """A table from columns, from a query, or from another table's files."""
+    cloned = run_clone_statement(request)
+    return run_define(request) if cloned is None else cloned
 
 
 def _convert(request: Request) -> DataFrame | None:
@@ -68,35 +72,35 @@ def _convert(request: Request) -> DataFrame | None:
     return empty_frame(JvmSession(request.spark))
 
 
-def _refuse(request: Request) -> DataFrame | None:
-    """What Spark would do with the catalog entry or the files, past the log."""
-    if request.head.verb == "ALTER TABLE" and _RENAME.search(request.sql):
-        return None
-    name = delta_target(request)
-    if name is None:
-        return None
-    raise OperationNotAllowedError(
-        "DELTA_OPERATION_NOT_ALLOWED_DETAIL", operation=request.head.verb, tableName=name.shown
-    )
-
-
 _RUNNERS: dict[str, Callable[[Request], DataFrame | None]] = {
-    "CREATE TABLE": run_define,
-    "REPLACE TABLE": run_define,
+    "CREATE TABLE": _define,
+    "REPLACE TABLE": _define,
     "INSERT INTO": run_insert,
     "INSERT OVERWRITE": run_insert,
     "DROP TABLE": _drop,
+    "OPTIMIZE": run_optimize_statement,
+    "REORG TABLE": run_reorg_statement,
     "CONVERT TO DELTA": _convert,
-    "DESCRIBE": _show,
-    "DESC": _show,
-    "SHOW COLUMNS IN": _show,
-    "SHOW COLUMNS FROM": _show,
-    "UPDATE": _refuse,
-    "DELETE": _refuse,
-    "MERGE": _refuse,
-    "TRUNCATE TABLE": _refuse,
-    "ALTER TABLE": _refuse,
-    "COMMENT ON TABLE": _refuse,
-    "LOAD DATA": _refuse,
-    "MSCK REPAIR TABLE": _refuse,
+    "RESTORE": run_restore_statement,
+    "GENERATE": run_generate_statement,
+    "DESCRIBE DETAIL": run_detail,
+    "DESC DETAIL": run_detail,
+    "DESCRIBE HISTORY": run_history,
+    "DESC HISTORY": run_history,
+    "DESCRIBE": run_describe,
+    "DESC": run_describe,
+    "SHOW COLUMNS": run_show,
+    "SHOW PARTITIONS": run_show,
+    "SHOW TBLPROPERTIES": run_show,
+    "SHOW CREATE TABLE": run_show,
+    "UPDATE": run_change,
+    "DELETE": run_change,
+    "MERGE": run_change,
+    "TRUNCATE TABLE": run_change,
+    "ALTER TABLE": run_alter,
+    "COMMENT ON TABLE": run_alter,
+    "COMMENT ON COLUMN": run_comment_on_column,
+    "LOAD DATA": run_refused,
+    "MSCK REPAIR TABLE": run_refused,
+    "ANALYZE TABLE": run_refused,
 }

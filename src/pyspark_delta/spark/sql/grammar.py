@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyspark_delta.spark.sql.text_literals import text_value
 from pyspark_delta.spark.sql.words import Word, words
 
 _OPENS, _CLOSES = "(", ")"
@@ -45,8 +46,7 @@ class StatementReader:
 
     def takes(self, *wanted: str) -> bool:
         """Whether these words come next, all of them; else none is passed."""
-        following = self._words[self._next : self._next + len(wanted)]
-        if [word.text.upper() for word in following] != list(wanted):
+        if not self.is_next(*wanted):
             return False
         self._next += len(wanted)
         return True
@@ -64,6 +64,45 @@ class StatementReader:
             parts.append(self._part())
         return tuple(parts)
 
+    def place(self) -> str | tuple[str, ...]:
+        """A table: its path, where a text stands, else the parts of its name."""
+        word = self._peek()
+        return self.text() if word is not None and word.is_text else self.name()
+
+    def text(self) -> str:
+        """What a text in quotes says."""
+        word = self._peek()
+        if word is None or not word.is_text:
+            raise self.error()
+        self._next += 1
+        return text_value(word.text)
+
+    def word(self) -> str:
+        """One name, perhaps in backticks."""
+        return self._part()
+
+    def is_text_next(self) -> bool:
+        """Whether a text in quotes comes next."""
+        word = self._peek()
+        return word is not None and word.is_text
+
+    def whole_number(self) -> int:
+        """A number of digits alone."""
+        word = self._peek()
+        if word is None or not (word.text.isascii() and word.text.isdigit()):
+            raise self.error()
+        self._next += 1
+        return int(word.text)
+
+    def is_next(self, *wanted: str) -> bool:
+        """Whether these words come next; none is passed."""
+        following = self._words[self._next : self._next + len(wanted)]
+        return [word.text.upper() for word in following] == list(wanted)
+
+    def is_at_end(self) -> bool:
+        """Whether nothing follows but semicolons."""
+        return all(word.text == ";" for word in self._words[self._next :])
+
     def bracketed(self) -> Piece:
         """What stands between a bracket and the one that closes it."""
         self.expect(_OPENS)
@@ -76,6 +115,18 @@ class StatementReader:
             self._next += 1
         start = self._words[first - 1].end
         return Piece(self._sql[start : self._words[self._next - 1].start], start)
+
+    def until(self, *wanted: str) -> Piece:
+        """What stands before these words, or before the end; words in brackets do not count."""
+        depth, first = 0, self._next
+        while not self.is_at_end() and (depth or not self.is_next(*wanted)):
+            text = self._words[self._next].text
+            depth += (text == _OPENS) - (text == _CLOSES)
+            self._next += 1
+        if self._next == first:
+            raise self.error()
+        start = self._words[first].start
+        return Piece(self._sql[start : self._words[self._next - 1].end], start)
 
     def end(self) -> None:
         """Nothing may follow but semicolons."""

@@ -6,10 +6,13 @@ Found in the first words alone, so that a statement that is not ours is hardly l
 Head(verb='INSERT INTO', target=('a', 'b c'))
 >>> head("select 1") is None
 True
+>>> head("WITH s AS (SELECT 1 AS id) MERGE INTO t USING s ON t.id = s.id")
+Head(verb='MERGE', target=('t',))
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -44,20 +47,35 @@ _VERBS: dict[str, tuple[str, ...]] = {
     "INSERT INTO": ("INSERT", "[WITH]", "[SCHEMA]", "[EVOLUTION]", "INTO", "[TABLE]"),
     "INSERT OVERWRITE": ("INSERT", "[WITH]", "[SCHEMA]", "[EVOLUTION]", "OVERWRITE", "[TABLE]"),
     "CONVERT TO DELTA": ("CONVERT", "TO", "DELTA"),
+    "RESTORE": ("RESTORE", "[TABLE]"),
+    "GENERATE": ("GENERATE",),
     "DROP TABLE": ("DROP", "TABLE", "[IF]", "[EXISTS]"),
+    "OPTIMIZE": ("OPTIMIZE",),
+    "REORG TABLE": ("REORG", "TABLE"),
     "UPDATE": ("UPDATE",),
     "DELETE": ("DELETE", "FROM"),
     "MERGE": ("MERGE", "[WITH]", "[SCHEMA]", "[EVOLUTION]", "INTO"),
     "TRUNCATE TABLE": ("TRUNCATE", "TABLE"),
     "ALTER TABLE": ("ALTER", "TABLE"),
     "COMMENT ON TABLE": ("COMMENT", "ON", "TABLE"),
+    "COMMENT ON COLUMN": ("COMMENT", "ON", "COLUMN"),
     "LOAD DATA": ("LOAD", "DATA"),
     "MSCK REPAIR TABLE": ("MSCK", "REPAIR", "TABLE"),
+    "ANALYZE TABLE": ("ANALYZE", "TABLE"),
+    "DESCRIBE DETAIL": ("DESCRIBE", "DETAIL"),
+    "DESC DETAIL": ("DESC", "DETAIL"),
+    "DESCRIBE HISTORY": ("DESCRIBE", "HISTORY"),
+    "DESC HISTORY": ("DESC", "HISTORY"),
     "DESCRIBE": ("DESCRIBE", "[TABLE]", "[EXTENDED]", "[FORMATTED]"),
     "DESC": ("DESC", "[TABLE]", "[EXTENDED]", "[FORMATTED]"),
-    "SHOW COLUMNS IN": ("SHOW", "COLUMNS", "IN"),
-    "SHOW COLUMNS FROM": ("SHOW", "COLUMNS", "FROM"),
+    "SHOW COLUMNS": ("SHOW", "COLUMNS"),
+    "SHOW PARTITIONS": ("SHOW", "PARTITIONS"),
+    "SHOW TBLPROPERTIES": ("SHOW", "TBLPROPERTIES"),
+    "SHOW CREATE TABLE": ("SHOW", "CREATE", "TABLE"),
 }
+# What a statement may begin with before it says what it changes.
+_QUERIES = ("WITH", "FROM")
+_CHANGES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|MERGE)\b", re.IGNORECASE)
 _FIRST_WORDS = frozenset(pattern[0] for pattern in _VERBS.values())
 
 
@@ -65,6 +83,8 @@ def head(sql: str) -> Head | None:
     """How `sql` begins; None when nothing in it can be about changing or showing a table."""
     stream = words(sql)
     first = next(stream, None)
+    if first is not None and first.text.upper() in _QUERIES:
+        first = _verb_behind(sql, stream)
     if first is None or first.text.upper() not in _FIRST_WORDS:
         return None
     start = [first, *_some(stream, 24)]
@@ -72,6 +92,18 @@ def head(sql: str) -> Head | None:
         left = _after(start, pattern)
         if left is not None:
             return Head(verb, _name(left))
+    return None
+
+
+def _verb_behind(sql: str, stream: Iterator[Word]) -> Word | None:
+    """The word that changes a table, behind queries that the statement begins with."""
+    if _CHANGES.search(sql) is None:
+        return None
+    depth = 0
+    for word in stream:
+        depth += (word.text == "(") - (word.text == ")")
+        if depth == 0 and _CHANGES.fullmatch(word.text):
+            return word
     return None
 
 

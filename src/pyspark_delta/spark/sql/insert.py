@@ -1,36 +1,203 @@
-"""INSERT INTO and INSERT OVERWRITE a Delta table."""
+"""INSERT INTO and INSERT OVERWRITE a Delta table, in all forms that Spark's parser knows."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from pyspark_delta.errors.table import OperationNotAllowedError
+from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
+from pyspark_delta.kernel.protocol.actions import Metadata
+from pyspark_delta.kernel.protocol.column_defaults import current_default
+from pyspark_delta.kernel.protocol.generated_columns import generation_expression
+from pyspark_delta.kernel.protocol.identity_columns import is_identity
+from pyspark_delta.kernel.protocol.types import StructField
+from pyspark_delta.spark.catalog import TableName, log_of
+from pyspark_delta.spark.column_alignment import column
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.parser import parse_insert
+from pyspark_delta.spark.jvm.parameters import are_arguments
+from pyspark_delta.spark.jvm.parsed_inserts import InsertedQuery, ParsedInsert, parse_inserts
 from pyspark_delta.spark.jvm.plans import empty_frame
+from pyspark_delta.spark.jvm.table_plan import quoted_name
 from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.sql.requests import Request, delta_target, query_rows
+from pyspark_delta.spark.sql.requests import Request, resolvable
+from pyspark_delta.spark.sql.targets import changed_table
 from pyspark_delta.spark.table_writes import TableRows, insert_rows
+from pyspark_delta.spark.types import to_spark_type
+
+_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+_NULLS_FOR_MISSING = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
 
 
 def run_insert(request: Request) -> DataFrame | None:
     """Write the rows of a query or of VALUES; None when the table is not Delta's."""
-    name = delta_target(request)
-    if name is None:
+    spark, named = request.spark, request.head.target
+    if (named and changed_table(spark, named) is None) or not are_arguments(request.args):
         return None
-    statement = parse_insert(JvmSession(request.spark), request.sql)
-    if statement is None:
+    jvm = JvmSession(spark)
+    parsed = parse_inserts(jvm, resolvable(spark, request.sql), request.args)
+    if parsed is None:
         return None
-    if statement.partitions or statement.has_criteria:
-        what = "INSERT with PARTITION" if statement.partitions else "INSERT with REPLACE"
-        raise OperationNotAllowedError("DELTA_OPERATION_NOT_ALLOWED", operation=what)
-    rows = TableRows(data=query_rows(request, statement.query))
-    if statement.columns:
-        rows = replace(rows, data=rows.data.toDF(*statement.columns))
-    if statement.evolves_schema:
-        rows = replace(rows, options=DeltaOptions({"mergeSchema": "true"}))
-    by_position = not (statement.by_name or statement.columns)
-    insert_rows(request.spark, name, rows, overwrite=statement.overwrite, by_position=by_position)
-    return empty_frame(JvmSession(request.spark))
+    tables = [changed_table(spark, each.target.name) for each in parsed]
+    ours = [table for table in tables if table is not None]
+    if not ours:
+        return None
+    if len(ours) < len(tables):
+        raise OperationNotAllowedError(
+            "DELTA_OPERATION_NOT_ALLOWED", operation="INSERT into Delta and other tables at once"
+        )
+    may_have_default = "default" in request.sql.lower()
+    for table, each in zip(ours, parsed, strict=True):
+        _Insert(spark, table, each, may_have_default).run()
+    return empty_frame(jvm)
+
+
+@dataclass(frozen=True, slots=True)
+class _Insert:
+    """One INSERT into one table."""
+
+    spark: SparkSession
+    table: TableName
+    parsed: ParsedInsert
+    may_have_default: bool
+
+    def run(self) -> None:
+        """Bring the rows into the table's shape, and write them."""
+        parsed, metadata = self.parsed, log_of(self.spark, self.table).update().metadata
+        fixed = _fixed(parsed, metadata)
+        if parsed.if_not_exists:
+            raise OperationNotAllowedError(
+                "UNSUPPORTED_FEATURE.INSERT_PARTITION_SPEC_IF_NOT_EXISTS",
+                tableName=self.table.shown,
+            )
+        data, by_position = self._data(metadata, fixed)
+        if not by_position:
+            self._check_missing(metadata, data.columns)
+        insert_rows(
+            self.spark,
+            self.table,
+            TableRows(data=data, options=self._options()),
+            overwrite=parsed.overwrite or self._replaces_some,
+            by_position=by_position,
+            replace_where=self._replace_where(fixed),
+        )
+
+    @property
+    def _replaces_some(self) -> bool:
+        parsed = self.parsed
+        return parsed.replace_on is not None or bool(parsed.replace_using)
+
+    def _options(self) -> DeltaOptions:
+        parsed = self.parsed
+        options: dict[str, str] = {}
+        if parsed.evolves:
+            options["mergeSchema"] = "true"
+        if parsed.replace_on is not None:
+            options["replaceOn"] = parsed.replace_on
+            if parsed.replace_alias is not None:
+                options["targetAlias"] = parsed.replace_alias
+        if parsed.replace_using:
+            options["replaceUsing"] = ", ".join(map(quoted_name, parsed.replace_using))
+        return DeltaOptions(options)
+
+    def _replace_where(self, fixed: Mapping[str, Column]) -> Column | None:
+        parsed = self.parsed
+        if parsed.replace_where is not None or not parsed.overwrite or not fixed:
+            return parsed.replace_where
+        if (self.spark.conf.get(_OVERWRITE_MODE) or "").lower() == "dynamic":
+            return None  # the partitions that are written to, which the values are part of
+        conditions = [column(name).eqNullSafe(value) for name, value in fixed.items()]
+        return reduce(operator.and_, conditions)
+
+    def _data(self, metadata: Metadata, fixed: Mapping[str, Column]) -> tuple[DataFrame, bool]:
+        """The rows, and whether their columns are the table's by their places."""
+        parsed, jvm = self.parsed, JvmSession(self.spark)
+        free = [f.name for f in metadata.schema if f.name not in fixed]
+        targets = list(parsed.columns) or ([] if parsed.by_name else free)
+        query, left_out = parsed.query, frozenset[str]()
+        if self.may_have_default and targets:
+            query, left_out = self._with_defaults(query, metadata, targets)
+        data = query.frame(jvm)
+        if parsed.columns:
+            self._check_arity(parsed.columns, data.columns)
+            data = data.toDF(*parsed.columns)
+        elif not parsed.by_name:
+            if not fixed and not left_out:
+                return data, True
+            self._check_arity(free, data.columns)
+            data = data.toDF(*free)
+            if not left_out:
+                values = [
+                    fixed[f.name].alias(f.name) if f.name in fixed else column(f.name)
+                    for f in metadata.schema
+                ]
+                return data.select(*values), True
+        kept = [name for name in data.columns if name not in left_out]
+        values = [value.alias(name) for name, value in fixed.items()]
+        if values or len(kept) < len(data.columns):
+            data = data.select(*map(column, kept), *values)
+        return data, False
+
+    def _with_defaults(
+        self, query: InsertedQuery, metadata: Metadata, targets: Sequence[str]
+    ) -> tuple[InsertedQuery, frozenset[str]]:
+        """The query without the word DEFAULT, and the columns that the table is to fill itself."""
+        places = {i: alone for i, alone in query.defaults().items() if i < len(targets)}
+        if not places:
+            return query, frozenset()
+        fields = {i: metadata.schema.get(targets[i]) for i in places}
+        texts = {i: "NULL" if f is None else _default(f) for i, f in fields.items()}
+        left_out = {
+            targets[i]
+            for i, f in fields.items()
+            if f is not None and places[i] and (is_identity(f) or generation_expression(f))
+        }
+        return query.with_defaults(JvmSession(self.spark), texts), frozenset(left_out)
+
+    def _check_arity(self, wanted: Sequence[str], given: Sequence[str]) -> None:
+        if len(wanted) == len(given):
+            return
+        kind = "TOO_MANY" if len(given) > len(wanted) else "NOT_ENOUGH"
+        raise SchemaError(
+            f"INSERT_COLUMN_ARITY_MISMATCH.{kind}_DATA_COLUMNS",
+            tableName=self.table.shown,
+            tableColumns=", ".join(wanted),
+            dataColumns=", ".join(given),
+        )
+
+    def _check_missing(self, metadata: Metadata, given: Sequence[str]) -> None:
+        """Columns without a value, where the session does not let them be null."""
+        if (self.spark.conf.get(_NULLS_FOR_MISSING, None) or "true").lower() == "true":
+            return
+        known = {name.lower() for name in given}
+        for f in metadata.schema:
+            has_value = current_default(f) or is_identity(f) or generation_expression(f)
+            if f.name.lower() not in known and not has_value:
+                raise SchemaError("DELTA_INSERT_COLUMN_MISMATCH", columnName=f.name)
+
+
+def _fixed(parsed: ParsedInsert, metadata: Metadata) -> dict[str, Column]:
+    """The values of PARTITION (...), by the names of columns as the table spells them."""
+    known = {name.lower(): name for name in metadata.partition_columns}
+    for name in (*parsed.fixed, *parsed.open):
+        if name.lower() not in known:
+            raise SchemaError("NON_PARTITION_COLUMN", columnName=quoted_name(name))
+    return {
+        known[name.lower()]: _typed(metadata, known[name.lower()], text)
+        for name, text in parsed.fixed.items()
+    }
+
+
+def _typed(metadata: Metadata, name: str, text: str | None) -> Column:
+    f = metadata.schema.get(name)
+    assert f is not None
+    return F.lit(text).cast(to_spark_type(f.data_type))
+
+
+def _default(f: StructField) -> str:
+    text = current_default(f)
+    return "NULL" if text is None else f"CAST(({text}) AS {f.data_type.simple_string})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,13 +18,17 @@ from pyspark_delta.spark.sql.version_names import with_version_names
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A statement as it came in.  `run` gives a text, with the same arguments, to Spark."""
+    """A statement as it came in.
+
+    `run` gives a text, with the same arguments, to Spark; `args` are these, by name or in order.
+    """
 
     spark: SparkSession
     sql: str
     head: Head
     has_arguments: bool
     run: Callable[[str], DataFrame]
+    args: Any = None
 
 
 def delta_target(request: Request) -> TableName | None:

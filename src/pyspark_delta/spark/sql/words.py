@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 _WORD = re.compile(
     r"""(?P<blank>\s+|--[^\n]*)
-      | (?P<text>[rR]?'(?:[^'\\]|\\.)*' | [rR]?"(?:[^"\\]|\\.)*")
+      | (?P<text>[rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*")
       | (?P<name>`(?:[^`]|``)*` | \w+)
       | (?P<symbol>.)""",
     re.VERBOSE | re.DOTALL,
@@ -30,6 +30,11 @@ class Word:
     start: int
     end: int
     is_name: bool
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is a text in quotes."""
+        return self.text[-1] in "'\"" and len(self.text) > 1
 
     @property
     def value(self) -> str:

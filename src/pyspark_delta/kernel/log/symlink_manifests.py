@@ -1,0 +1,146 @@
+"""Manifests of symlink format: lists of a table's files, for engines that know no Delta.
+
+There is one for each partition, `_symlink_format_manifest/p=1/manifest`, and its lines are the
+addresses of data files.  Its readers know neither deletion vectors nor column mapping, so tables
+with either have none.  PROTOCOL.md does not speak of them; delta-spark's hook of that name does.
+
+>>> manifest_path("p=1")
+'_symlink_format_manifest/p=1/manifest'
+>>> plain_location("file:///a%20b")
+'file:/a b'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.errors.table import OperationNotAllowedError
+from pyspark_delta.kernel.log.frames import canonical_paths
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol.action_parts import StringMap
+from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY, ColumnMappingMode
+from pyspark_delta.kernel.protocol.partition_values import partition_directory
+
+MANIFEST_DIRECTORY = "_symlink_format_manifest"
+"""Below the table's root."""
+
+_NAME = "manifest"
+
+
+def write_manifests(snapshot: Snapshot) -> None:
+    """Write the manifests of all partitions, and delete those of partitions that are gone."""
+    check_manifests_possible(snapshot)
+    written = _write(snapshot, snapshot.files_with(["path", "partitionValues"]))
+    listed = snapshot.store.list_recursive(MANIFEST_DIRECTORY)
+    known = {info.path for info in listed if info.path.rpartition("/")[2] == _NAME}
+    snapshot.store.delete_many(sorted(known - written))
+
+
+def update_manifests(snapshot: Snapshot, touched: Iterable[StringMap] | None) -> None:
+    """Write the manifests of the partitions that a commit touched; of all, when it is not known.
+
+    `touched` are the partition values of files that were added or removed.
+    """
+    if touched is None or not has_manifests(snapshot):
+        write_manifests(snapshot)
+        return
+    check_no_mapping(snapshot)
+    columns = snapshot.metadata.partition_columns
+    wanted = {manifest_path(partition_directory(columns, values)) for values in touched}
+    if not wanted:
+        return
+    files = snapshot.files_with(["path", "partitionValues"])
+    written = _write(snapshot, files, only=wanted)
+    snapshot.store.delete_many(sorted(wanted - written))
+
+
+def has_manifests(snapshot: Snapshot) -> bool:
+    """Whether somebody has asked for manifests before."""
+    return next(iter(snapshot.store.list_recursive(MANIFEST_DIRECTORY)), None) is not None
+
+
+def check_manifests_possible(snapshot: Snapshot) -> None:
+    """Refuse tables whose files alone do not say which rows they have."""
+    vectors = snapshot.files_with(["deletionVector"]).column("deletionVector")
+    if vectors.null_count != len(vectors):
+        raise OperationNotAllowedError("DELTA_UNSUPPORTED_GENERATE_WITH_DELETION_VECTORS")
+    check_no_mapping(snapshot)
+
+
+def check_no_mapping(snapshot: Snapshot) -> None:
+    """Refuse tables whose columns have other names in files."""
+    mode = ColumnMappingMode.parse(snapshot.metadata.configuration.get(MODE_KEY))
+    if mode is not ColumnMappingMode.NONE:
+        raise OperationNotAllowedError("DELTA_UNSUPPORTED_MANIFEST_GENERATION_WITH_COLUMN_MAPPING")
+
+
+def manifest_path(directory: str) -> str:
+    """Where the manifest of a partition's directory is, "" for a table without partitions."""
+    return "/".join(part for part in (MANIFEST_DIRECTORY, directory, _NAME) if part)
+
+
+def plain_location(uri: str) -> str:
+    """An address as manifests have it: decoded, and as Hadoop spells a local one."""
+    scheme, _, rest = uri.partition("://")
+    authority, _, path = rest.partition("/")
+    host = f"//{authority}" if authority else ""
+    return f"{scheme}:{host}/{unquote(path, errors='surrogateescape')}"
+
+
+def _write(snapshot: Snapshot, files: pa.Table, only: set[str] | None = None) -> set[str]:
+    """Write the manifests of `files`, of some partitions or of all; the paths of those there are.
+
+    A table without partitions has one even when it has no files.
+    """
+    contents = _contents(snapshot, files)
+    if not snapshot.metadata.partition_columns:
+        contents.setdefault(manifest_path(""), [])
+    for path, lines in contents.items():
+        if only is None or path in only:
+            text = "".join(f"{line}\n" for line in lines)
+            snapshot.store.overwrite(path, text.encode("utf-8", "surrogateescape"))
+    return set(contents)
+
+
+def _contents(snapshot: Snapshot, files: pa.Table) -> dict[str, Sequence[str]]:
+    """The lines of each manifest, by its path."""
+    if not files.num_rows:
+        return {}
+    columns = snapshot.metadata.partition_columns
+    values = files.column("partitionValues").combine_chunks()
+    names = [f"value {i}" for i in range(len(columns))]
+    table = pa.table(
+        {
+            "line": _lines(files, snapshot.store.root_uri),
+            "all": pa.repeat(0, files.num_rows),  # something to group by where nothing else is
+            **{
+                name: pc.map_lookup(values, pa.scalar(column), "first")
+                for name, column in zip(names, columns, strict=True)
+            },
+        }
+    )
+    grouped = table.group_by(["all", *names]).aggregate([("line", "list")])
+    found: dict[str, Sequence[str]] = {}
+    for row in grouped.to_pylist():
+        of_partition: Mapping[str, str | None] = {
+            column: row[name] for name, column in zip(names, columns, strict=True)
+        }
+        path = manifest_path(partition_directory(columns, of_partition))
+        # Null and the empty text are one partition.
+        found[path] = [*found.get(path, ()), *row["line_list"]]
+    return found
+
+
+def _lines(files: pa.Table, root_uri: str) -> pa.Array:
+    paths = canonical_paths(files.column("path").combine_chunks(), root_uri)
+    root = plain_location(root_uri).rstrip("/")
+    inside = pc.binary_join_element_wise(root, paths, "/")
+    is_outside = pc.match_substring(paths, "://")
+    if not is_outside.true_count:
+        return inside
+    outside = [plain_location(uri) for uri in paths.filter(is_outside).to_pylist()]
+    return pc.replace_with_mask(inside, is_outside, pa.array(outside, pa.string()))

@@ -1,0 +1,482 @@
+"""ALTER TABLE on a schema: columns added, dropped, renamed, changed, replaced.
+
+Each function gives the schema as the statement leaves it, or raises before anything is changed.
+What a column carries in its metadata stays with it, so that a renamed or moved column is still
+the same one in files; new columns get ids and physical names when the metadata is committed
+(`txn.definition`).  PROTOCOL.md, "Column Mapping" and "Type Widening".
+
+>>> from pyspark_delta.kernel.protocol.types import LONG
+>>> schema = StructType((StructField("id", LONG),))
+>>> add_columns(schema, [AddedColumn(path=("n",), field=StructField("n", LONG))]).names
+('id', 'n')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
+from pyspark_delta.kernel.ops.column_paths import (
+    FoundColumn,
+    change_inside,
+    find_column,
+    find_struct,
+    no_struct,
+    position_of,
+    unresolved,
+)
+from pyspark_delta.kernel.ops.column_types import (
+    check_type_change,
+    declared_type,
+    is_same_type,
+    with_declared,
+)
+from pyspark_delta.kernel.protocol.column_defaults import check_added_columns, with_default
+from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
+from pyspark_delta.kernel.protocol.identity_columns import identity_columns, is_identity
+from pyspark_delta.kernel.protocol.schema_merge import check_no_duplicates
+from pyspark_delta.kernel.protocol.type_widening import can_widen
+from pyspark_delta.kernel.protocol.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    column_name,
+    is_atomic,
+    walk_fields,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """FIRST among the fields beside a column, or behind the one called `after`."""
+
+    after: str | None = None
+
+    def __str__(self) -> str:
+        return "FIRST" if self.after is None else f"AFTER {self.after}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedColumn:
+    """A column to add: its whole path, its field, and where; last without a position."""
+
+    path: tuple[str, ...]
+    field: StructField
+    position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnChange:
+    """What ALTER COLUMN says of one column; None leaves things as they are.
+
+    `new_type` is a field of the new type, with what its metadata says of CHAR and VARCHAR.  An
+    empty `comment` is one; `drops_comment` and `drops_default` take away what there is.
+    """
+
+    path: tuple[str, ...]
+    new_type: StructField | None = None
+    nullable: bool | None = None
+    comment: str | None = None
+    position: Position | None = None
+    default: str | None = None
+    drops_comment: bool = False
+    drops_default: bool = False
+
+    def is_needed(self, f: StructField) -> bool:
+        """Whether it says anything else of the column than that it has the type which it has."""
+        return self != ColumnChange(path=self.path, new_type=self.new_type) or (
+            self.new_type is not None and not is_same_type(f, self.new_type)
+        )
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the column's values stay what they were, were it an identity column's."""
+        return (
+            self.new_type is None
+            and self.nullable is None
+            and self.default is None
+            and not self.drops_default
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a table allows: whether columns are mapped, and whether types may widen."""
+
+    mode: ColumnMappingMode = ColumnMappingMode.NONE
+    widens: bool = False
+    table: str = "the table"
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether columns can be dropped and renamed."""
+        return self.mode is not ColumnMappingMode.NONE
+
+
+def add_columns(schema: StructType, added: Sequence[AddedColumn]) -> StructType:
+    """`schema` with more columns; files that exist have nulls in them."""
+    for column in added:
+        _check_nullable(column.field)
+    check_added_columns(column.field for column in added)
+    changed = schema
+    for column in added:
+        changed = _with_column(changed, column)
+    check_no_duplicates(changed, "DELTA_DUPLICATE_COLUMNS_FOUND.ADDING_COLUMNS")
+    return changed
+
+
+def spelled_columns(schema: StructType, added: Sequence[AddedColumn]) -> tuple[AddedColumn, ...]:
+    """`added` with their parents, and the columns they go behind, as the schema spells them."""
+    spelled = []
+    changed = schema
+    for column in added:
+        parent, struct = find_struct(changed, column.path[:-1], column.field.name)
+        position = _spelled_position(struct, column.position)
+        made = replace(column, path=(*parent, column.field.name), position=position)
+        spelled.append(made)
+        changed = _with_column(changed, made)
+    return tuple(spelled)
+
+
+def drop_columns(
+    schema: StructType, paths: Sequence[Sequence[str]], rules: Rules, *, if_exists: bool = False
+) -> tuple[StructType, tuple[tuple[str, ...], ...]]:
+    """`schema` without some columns, and their paths as it spelled them.
+
+    With `if_exists` paths that lead nowhere are passed over.
+    """
+    found = [column for path in paths if (column := _found(schema, path, if_exists)) is not None]
+    if not found:
+        return schema, ()
+    if not rules.is_mapped:
+        raise OperationNotAllowedError("DELTA_UNSUPPORTED_DROP_COLUMN", advice="")
+    changed = schema
+    for column in found:
+        changed = _without_column(changed, find_column(changed, column.path))
+    return changed, tuple(column.path for column in found)
+
+
+def rename_column(
+    schema: StructType, path: Sequence[str], name: str, rules: Rules
+) -> tuple[StructType, tuple[str, ...]]:
+    """`schema` with another name for a column, and the path it had, as it was spelled."""
+    column = find_column(schema, path)
+    if not column.is_field:
+        raise no_struct(column.parent, name)
+    _, struct = find_struct(schema, column.parent)
+    taken = position_of(struct, name)
+    if taken is not None and taken != position_of(struct, column.path[-1]):
+        raise _exists("rename", (*column.parent, name), struct)
+    if not rules.is_mapped:
+        raise OperationNotAllowedError("DELTA_UNSUPPORTED_RENAME_COLUMN")
+    old = column.field.name
+    changed = _with_fields(
+        schema,
+        column.parent,
+        lambda fields: tuple(f.with_name(name) if f.name == old else f for f in fields),
+    )
+    return changed, column.path
+
+
+def change_columns(
+    schema: StructType, changes: Sequence[ColumnChange], rules: Rules
+) -> tuple[StructType, tuple[FoundColumn, ...]]:
+    """`schema` after ALTER COLUMN, and the columns as they are now, in the statement's order.
+
+    Records no type changes, and does not look whether rows have nulls.
+    """
+    changed = schema
+    for change in changes:
+        changed = _with_change(changed, change, rules)
+    return changed, tuple(find_column(changed, change.path) for change in changes)
+
+
+def spelled_changes(
+    schema: StructType, changes: Sequence[ColumnChange], rules: Rules
+) -> tuple[ColumnChange, ...]:
+    """`changes` as the schema spells their columns, without those that change nothing."""
+    spelled: list[ColumnChange] = []
+    for change in changes:
+        found = find_column(schema, change.path)
+        for other in spelled:
+            if is_below(other.path, found.path) or is_below(found.path, other.path):
+                raise SchemaError(
+                    "NOT_SUPPORTED_CHANGE_SAME_COLUMN",
+                    table=rules.table,
+                    fieldName=column_name(found.path),
+                )
+        position = change.position
+        if found.is_field:
+            _, struct = find_struct(schema, found.parent)
+            position = _spelled_position(struct, position)
+        spelled.append(replace(change, path=found.path, position=position))
+    return tuple(each for each in spelled if each.is_needed(find_column(schema, each.path).field))
+
+
+def replace_columns(schema: StructType, new: StructType, rules: Rules) -> StructType:
+    """`schema` as REPLACE COLUMNS leaves it: columns of the same name stay the same columns."""
+    if identity_columns(schema):
+        raise OperationNotAllowedError("DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED")
+    names = [f.name.lower() for f in new]
+    for f in new:
+        if names.count(f.name.lower()) > 1:
+            raise SchemaError("COLUMN_ALREADY_EXISTS", columnName=f.name)
+    check_no_duplicates(new, "DELTA_DUPLICATE_COLUMNS_FOUND.REPLACING_COLUMNS")
+    reason = _why_not(schema, new, rules, ())
+    if reason is not None:
+        raise SchemaError(
+            "DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP",
+            details=reason,
+            oldSchema=schema.simple_string,
+            newSchema=new.simple_string,
+        )
+    replaced = _replaced(schema, new)
+    assert isinstance(replaced, StructType)
+    return replaced
+
+
+def lost_columns(old: StructType, new: StructType) -> tuple[tuple[str, ...], ...]:
+    """Paths of the columns that `new` lacks, outermost only."""
+    lost: list[tuple[str, ...]] = []
+    for path, _ in walk_fields(old):
+        if any(path[: len(gone)] == gone for gone in lost):
+            continue
+        if not _has(new, path):
+            lost.append(path)
+    return tuple(lost)
+
+
+def is_below(path: Sequence[str], parent: Sequence[str]) -> bool:
+    """Whether a path is `parent` or leads into it, names compared ignoring case.
+
+    >>> is_below(("A", "b"), ("a",)), is_below(("a",), ("a", "b"))
+    (True, False)
+    """
+    if len(path) < len(parent):
+        return False
+    pairs = zip(path, parent, strict=False)
+    return all(one.lower() == other.lower() for one, other in pairs)
+
+
+def _found(schema: StructType, path: Sequence[str], if_exists: bool) -> FoundColumn | None:
+    try:
+        return find_column(schema, path)
+    except SchemaError:
+        if if_exists:
+            return None
+        raise
+
+
+def _has(schema: StructType, path: Sequence[str]) -> bool:
+    return _found(schema, path, True) is not None
+
+
+def _with_fields(
+    schema: StructType,
+    parent: Sequence[str],
+    change: Callable[[tuple[StructField, ...]], tuple[StructField, ...]],
+) -> StructType:
+    """`schema` with other fields in the struct at `parent`."""
+
+    def changed(data_type: DataType) -> DataType:
+        assert isinstance(data_type, StructType)
+        return StructType(change(data_type.fields))
+
+    return change_inside(schema, parent, changed)
+
+
+def _with_column(schema: StructType, column: AddedColumn) -> StructType:
+    parent, struct = find_struct(schema, column.path[:-1], column.field.name)
+    if position_of(struct, column.field.name) is not None:
+        raise _exists("add", (*parent, column.field.name), struct)
+    after = None if column.position is None else column.position.after
+    if after is not None and position_of(struct, after) is None:
+        raise SchemaError("FIELD_NOT_FOUND", fieldName=after, fields=", ".join(struct.names))
+    index = _index_for(struct, column.position, len(struct))
+    return _with_fields(
+        schema, parent, lambda fields: (*fields[:index], column.field, *fields[index:])
+    )
+
+
+def _index_for(struct: StructType, position: Position | None, otherwise: int) -> int:
+    if position is None:
+        return otherwise
+    if position.after is None:
+        return 0
+    before = position_of(struct, position.after)
+    if before is None:
+        raise unresolved(struct, (position.after,))
+    return before + 1
+
+
+def _spelled_position(struct: StructType, position: Position | None) -> Position | None:
+    if position is None or position.after is None:
+        return position
+    return Position(struct.fields[_index_for(struct, position, 0) - 1].name)
+
+
+def _without_column(schema: StructType, column: FoundColumn) -> StructType:
+    if not column.is_field:
+        raise SchemaError(
+            "DELTA_UNSUPPORTED_DROP_NESTED_COLUMN_FROM_NON_STRUCT_TYPE",
+            struct=column.field.data_type.simple_string,
+        )
+    _, struct = find_struct(schema, column.parent)
+    if len(struct) == 1:
+        raise SchemaError("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA", schema=struct.simple_string)
+    gone = column.field.name
+    return _with_fields(
+        schema, column.parent, lambda fields: tuple(f for f in fields if f.name != gone)
+    )
+
+
+def _with_change(schema: StructType, change: ColumnChange, rules: Rules) -> StructType:
+    column = find_column(schema, change.path)
+    new = _changed_field(column, change, rules)
+    if is_identity(column.field) and not change.is_harmless:
+        raise OperationNotAllowedError("DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED")
+    if not column.is_field:
+        _check_collection_change(column, change, new, rules)
+        return change_inside(schema, column.path, lambda _: new.data_type)
+    _, struct = find_struct(schema, column.parent)
+    others = tuple(f for f in struct if f.name != column.field.name)
+    if change.position is None or change.position.after == column.field.name:
+        index = position_of(struct, column.field.name) or 0
+    else:
+        index = _index_for(StructType(others), change.position, 0)
+    return _with_fields(schema, column.parent, lambda _: (*others[:index], new, *others[index:]))
+
+
+def _changed_field(column: FoundColumn, change: ColumnChange, rules: Rules) -> StructField:
+    new = column.field
+    if change.comment is not None or change.drops_comment:
+        new = new.with_metadata(comment=change.comment)
+    if change.default is not None or change.drops_default:
+        new = with_default(new, change.default)
+    if change.nullable is not None:
+        new = new.with_nullable(change.nullable)
+    if change.new_type is not None:
+        check_type_change(column, change.new_type, widens=rules.widens, table=rules.table)
+        new = with_declared(new.with_type(change.new_type.data_type), change.new_type)
+    return new
+
+
+def _check_collection_change(
+    column: FoundColumn, change: ColumnChange, new: StructField, rules: Rules
+) -> None:
+    """An element, key or value can get another type, and nothing else."""
+    name = column_name(column.path)
+    if change.comment is not None or change.drops_comment:
+        raise SchemaError("DELTA_UNSUPPORTED_COMMENT_MAP_ARRAY", fieldPath=name)
+    if change.position is not None or new.nullable != column.field.nullable:
+        raise SchemaError(
+            "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP",
+            fieldPath=name,
+            oldField=shown_field(column.field),
+            newField=shown_field(new),
+        )
+    if change.default is not None or change.drops_default:
+        raise SchemaError(
+            "DELTA_INVALID_COLUMN_DEFAULT",
+            columnName=name,
+            reason=f"it is no column of {rules.table}",
+        )
+
+
+def shown_field(f: StructField) -> str:
+    """A field for messages: its type, and NOT NULL where that holds."""
+    return f.data_type.simple_string.upper() + ("" if f.nullable else " NOT NULL")
+
+
+def _replaced(old: DataType, new: DataType) -> DataType:
+    """`new`, with what the columns of `old` carry on those of the same name."""
+    match old, new:
+        case ArrayType(), ArrayType():
+            return ArrayType(_replaced(old.element_type, new.element_type), old.contains_null)
+        case MapType(), MapType():
+            return MapType(
+                _replaced(old.key_type, new.key_type),
+                _replaced(old.value_type, new.value_type),
+                old.value_contains_null,
+            )
+        case StructType(), StructType():
+            return StructType(tuple(_replaced_field(old.get(f.name), f) for f in new))
+        case _:
+            return new
+
+
+def _replaced_field(old: StructField | None, new: StructField) -> StructField:
+    if old is None:
+        return new
+    kept = old if new.comment is None else old.with_metadata(comment=new.comment)
+    typed = kept.with_type(_replaced(old.data_type, new.data_type)).with_nullable(new.nullable)
+    return with_declared(typed, new) if is_atomic(new.data_type) else typed
+
+
+def _why_not(old: DataType, new: DataType, rules: Rules, path: tuple[str, ...]) -> str | None:
+    """Why a type cannot be replaced by another; None when it can."""
+    match old, new:
+        case ArrayType(), ArrayType():
+            if old.contains_null and not new.contains_null:
+                return _tightening(path)
+            return _why_not(old.element_type, new.element_type, rules, (*path, "element"))
+        case MapType(), MapType():
+            if old.value_contains_null and not new.value_contains_null:
+                return _tightening(path)
+            return _why_not(old.key_type, new.key_type, rules, (*path, "key")) or _why_not(
+                old.value_type, new.value_type, rules, (*path, "value")
+            )
+        case StructType(), StructType():
+            return _why_not_struct(old, new, rules, path)
+        case _:
+            if old == new or (rules.widens and can_widen(old, new)):
+                return None
+            types = f"from {old.simple_string} to {new.simple_string}"
+            return f"changing the type of {column_name(path)} {types}"
+
+
+def _why_not_struct(
+    old: StructType, new: StructType, rules: Rules, path: tuple[str, ...]
+) -> str | None:
+    for f in new:
+        before = old.get(f.name)
+        here = (*path, f.name)
+        if before is None and not f.nullable:
+            return f"adding {column_name(here)}, which is NOT NULL"
+        if before is None:
+            continue
+        if before.nullable and not f.nullable:
+            return _tightening(here)
+        reason = _why_not(before.data_type, f.data_type, rules, here)
+        if reason is None and declared_type(f) not in (None, declared_type(before)):
+            reason = f"changing the type of {column_name(here)} to {declared_type(f)}"
+        if reason is not None:
+            return reason
+    lost = [f.name for f in old if f.name not in new]
+    if lost and any(f.name not in old for f in new):
+        return f"dropping {', '.join(lost)} and adding others, which may be meant as renaming"
+    if lost and not rules.is_mapped:
+        place = f" from {column_name(path)}" if path else ""
+        return f"dropping the columns {', '.join(lost)}{place}"
+    return None
+
+
+def _tightening(path: tuple[str, ...]) -> str:
+    return f"making {column_name(path)} NOT NULL"
+
+
+def _check_nullable(f: StructField) -> None:
+    inner: Iterable[StructField] = (g for _, g in walk_fields(f.data_type))
+    if not f.nullable or not all(g.nullable for g in inner):
+        raise OperationNotAllowedError(
+            "DELTA_OPERATION_NOT_ALLOWED", operation="NOT NULL in ALTER TABLE ADD COLUMNS"
+        )
+
+
+def _exists(verb: str, path: Sequence[str], struct: StructType) -> SchemaError:
+    return SchemaError(
+        "FIELD_ALREADY_EXISTS", op=verb, fieldNames=column_name(path), struct=struct.simple_string
+    )

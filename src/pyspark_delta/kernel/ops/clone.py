@@ -1,0 +1,213 @@
+"""Shallow clones: a table of its own whose files are another table's.
+
+The clone's log names the files by their URIs; nothing is copied, and nothing that happens to the
+clone touches them.  Rows get new ids.  Which places a reader lets the log name is his decision.
+PROTOCOL.md, "Add File and Remove File" and "Deletion Vectors".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.errors.table import InvalidActionsError, OperationNotAllowedError, SchemaError
+from pyspark_delta.kernel.log.frames import ADD_SCHEMA, DELETION_VECTOR
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol.actions import Action, DomainMetadata, Metadata, Protocol
+from pyspark_delta.kernel.protocol.deletion_vectors import ABSOLUTE, IN_TABLE, locate
+from pyspark_delta.kernel.protocol.domains import CLUSTERING, Domains, tombstone
+from pyspark_delta.kernel.protocol.feature_upgrade import merged
+from pyspark_delta.kernel.protocol.operations import Operation
+from pyspark_delta.kernel.protocol.properties import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
+from pyspark_delta.kernel.protocol.row_tracking import assigns_row_ids
+from pyspark_delta.kernel.scan.vectors import descriptor_of
+from pyspark_delta.kernel.storage.uris import child_uri
+from pyspark_delta.kernel.txn.definition import mapping_mode
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+
+NO_VERSION = -1
+"""The version of a source that is no Delta table."""
+
+_HAS_SCHEME = r"^[A-Za-z][A-Za-z0-9+.\-]*:"
+# Named anew for each table: the files have values there that are the source's rows' ids.
+_OWN_PROPERTIES = (ROW_ID_COLUMN.key, ROW_COMMIT_VERSION_COLUMN.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneSource:
+    """What is cloned: its definition, and how large it is.
+
+    `name` is how the history calls it.  What is no Delta table has no `protocol`, and NO_VERSION.
+    """
+
+    name: str
+    version: int
+    metadata: Metadata
+    protocol: Protocol | None
+    domains: Domains
+    num_files: int
+    num_bytes: int
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """What the history and the command's result say; nothing is copied."""
+        return {
+            "sourceTableSize": self.num_bytes,
+            "sourceNumOfFiles": self.num_files,
+            "numRemovedFiles": 0,
+            "numCopiedFiles": 0,
+            "removedFilesSize": 0,
+            "copiedFilesSize": 0,
+        }
+
+
+def define_clone(
+    txn: OptimisticTransaction,
+    source: CloneSource,
+    properties: Mapping[str, str],
+    *,
+    new_id: str,
+    allow_downgrade: bool = False,
+) -> tuple[DomainMetadata, ...]:
+    """Let `txn` make its table the definition of `source`; the domains to be written with it.
+
+    `properties` stand in the place of the source's.  A table that is there already must be empty,
+    and keeps its id and its comment.
+    """
+    target = txn.snapshot
+    if target is not None and target.num_files:
+        raise OperationNotAllowedError("DELTA_UNSUPPORTED_NON_EMPTY_CLONE")
+    metadata = _cloned_metadata(source.metadata, target, properties, new_id)
+    _check_mapping(source.metadata, metadata)
+    if target is not None:
+        _check_mapping(target.metadata, metadata)
+    protocols = [] if source.protocol is None else [source.protocol]
+    if target is not None and not allow_downgrade:
+        protocols.append(target.protocol)
+    if protocols:
+        txn.update_protocol(protocols[0] if len(protocols) == 1 else merged(*protocols))
+    txn.update_metadata(metadata, replaces_table=True)
+    return _cloned_domains(source.domains, {} if target is None else target.domains)
+
+
+def cloned_files(snapshot: Snapshot, base_uri: str) -> pa.Table:
+    """The files of a version as add actions of another table; `base_uri` is its root's address."""
+    files = snapshot.files
+    nothing = pa.nulls(files.num_rows, pa.int64())
+    columns = {
+        "path": absolute_paths(files.column("path").combine_chunks(), base_uri),
+        "dataChange": pa.repeat(pa.scalar(True), files.num_rows),
+        "deletionVector": _absolute_vectors(files.column("deletionVector"), base_uri),
+        "baseRowId": nothing,
+        "defaultRowCommitVersion": nothing,
+    }
+    for name, column in columns.items():
+        position = files.schema.get_field_index(name)
+        files = files.set_column(position, ADD_SCHEMA.field(name), column)
+    return files
+
+
+def absolute_paths(paths: pa.Array, base_uri: str) -> pa.Array:
+    """Paths of a log as URIs: below `base_uri`, unless they say themselves where they are."""
+    # The paths are encoded already, as `base_uri` is: they only have to be put together.
+    joined = pc.binary_join_element_wise(base_uri.rstrip("/"), paths, "/")
+    rooted = pc.binary_join_element_wise(_origin(base_uri), paths, "")
+    found = pc.if_else(pc.starts_with(paths, "/"), rooted, joined)
+    return pc.if_else(pc.match_substring_regex(paths, _HAS_SCHEME), paths, found)
+
+
+def check_clone_files(txn: OptimisticTransaction, files: pa.Table) -> None:
+    """Refuse files without statistics where every row must be counted."""
+    if not assigns_row_ids(txn.protocol, txn.metadata):
+        return
+    if files.column("stats").null_count:
+        raise InvalidActionsError("DELTA_CLONE_WITH_ROW_TRACKING_WITHOUT_STATS")
+
+
+def commit_clone(
+    txn: OptimisticTransaction,
+    actions: Iterator[Action],
+    source: CloneSource,
+    operation: Operation,
+    *,
+    user_metadata: str | None = None,
+) -> int:
+    """Commit what `define_clone` began; the version."""
+    done = txn.commit_large(
+        actions,
+        operation,
+        user_metadata=user_metadata,
+        metrics=source.metrics,
+        protocol=txn.protocol,
+    )
+    return done.version
+
+
+def _cloned_metadata(
+    source: Metadata, target: Snapshot | None, properties: Mapping[str, str], new_id: str
+) -> Metadata:
+    kept = {k: v for k, v in source.configuration.items() if k not in _OWN_PROPERTIES}
+    old = None if target is None else target.metadata
+    return replace(
+        source,
+        id=new_id if old is None else old.id,
+        name=None if old is None else old.name,
+        description=None if old is None else old.description,
+        configuration={**kept, **properties},
+    )
+
+
+def _check_mapping(before: Metadata, after: Metadata) -> None:
+    was, mode = mapping_mode(before), mapping_mode(after)
+    if was is not mode:
+        raise SchemaError(
+            "DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE", oldMode=was.value, newMode=mode.value
+        )
+
+
+def _cloned_domains(source: Domains, target: Domains) -> tuple[DomainMetadata, ...]:
+    """Clustering goes with the data; domains of users stay with the table they were set on."""
+    new, old = source.get(CLUSTERING), target.get(CLUSTERING)
+    if new is not None:
+        return (new,)
+    return () if old is None else (tombstone(old),)
+
+
+def _origin(uri: str) -> str:
+    """What stands before the path of an address: `file:`, `s3://bucket`."""
+    scheme, _, rest = uri.partition(":")
+    if not rest.startswith("//"):
+        return f"{scheme}:"
+    return f"{scheme}://{rest[2:].partition('/')[0]}"
+
+
+def _absolute_vectors(vectors: pa.ChunkedArray, base_uri: str) -> pa.Array:
+    """Descriptors that say where a vector is without knowing which table asks."""
+    column = vectors.combine_chunks()
+    if column.null_count == len(column):
+        return column
+    kinds = pc.struct_field(column, "storageType")
+    places = pc.struct_field(column, "pathOrInlineDv")
+    in_table = pc.fill_null(pc.equal(kinds, IN_TABLE), False)
+    if not in_table.true_count:
+        return column
+    # Several vectors share a file: each name is decoded once.
+    names = places.filter(in_table).dictionary_encode()
+    uris = pa.array([_vector_uri(name, base_uri) for name in names.dictionary.to_pylist()])
+    places = pc.replace_with_mask(places, in_table, uris.take(names.indices).cast(pa.string()))
+    kinds = pc.if_else(in_table, ABSOLUTE, kinds)
+    rest = [pc.struct_field(column, name) for name in ("offset", "sizeInBytes", "cardinality")]
+    return pa.StructArray.from_arrays(
+        [kinds, places, *rest], fields=list(DELETION_VECTOR), mask=pc.is_null(column)
+    )
+
+
+def _vector_uri(name: str, base_uri: str) -> str:
+    descriptor = descriptor_of(
+        {"storageType": IN_TABLE, "pathOrInlineDv": name, "sizeInBytes": 0, "cardinality": 0}
+    )
+    assert descriptor is not None
+    return child_uri(base_uri, locate(descriptor).path or "")

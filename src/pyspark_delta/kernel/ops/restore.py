@@ -1,0 +1,172 @@
+"""RESTORE: a table becomes what it was at an earlier version, in a commit like any other.
+
+The files of the two versions are compared as Arrow, by path and deletion vector; what only the
+older one has comes back, what only the newer one has goes.  No data file is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.errors.table import DataFileError
+from pyspark_delta.kernel.log.frames import ADD_SCHEMA, add_files
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.ops.missing_files import missing_files
+from pyspark_delta.kernel.protocol.actions import Action, DomainMetadata, Metadata, Protocol
+from pyspark_delta.kernel.protocol.domains import CLUSTERING, clustering_domain
+from pyspark_delta.kernel.protocol.feature_upgrade import merged
+from pyspark_delta.kernel.protocol.features import supported_features
+from pyspark_delta.kernel.protocol.identity_columns import with_merged_marks
+from pyspark_delta.kernel.protocol.operations import Operation
+from pyspark_delta.kernel.protocol.schema_json import format_schema
+from pyspark_delta.kernel.scan.locations import Locations
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+
+CLUSTERING_FEATURE = "clustering"
+"""The feature of tables that are clustered by columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlan:
+    """What a commit says to make a table what it was at `version`.
+
+    `added` and `removed` are add actions; the files in neither stay.
+    """
+
+    version: int
+    added: pa.Table
+    removed: pa.Table
+    metadata: Metadata
+    protocol: Protocol
+    domains: tuple[DomainMetadata, ...]
+    num_files: int
+    num_bytes: int
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """What the history and the command's result say of it."""
+        return {
+            "tableSizeAfterRestore": self.num_bytes,
+            "numOfFilesAfterRestore": self.num_files,
+            "numRemovedFiles": self.removed.num_rows,
+            "numRestoredFiles": self.added.num_rows,
+            "removedFilesSize": _size(self.removed),
+            "restoredFilesSize": _size(self.added),
+        }
+
+    def actions(self, now_ms: int) -> Iterator[Action]:
+        """The actions, made while they are read."""
+        yield from add_files(self.added)
+        for file in add_files(self.removed):
+            yield file.remove(now_ms)
+        yield from self.domains
+
+
+def plan_restore(
+    current: Snapshot, target: Snapshot, *, allow_downgrade: bool = False
+) -> RestorePlan:
+    """How a table goes from `current` back to `target`.
+
+    The protocol keeps every feature that it has gained, unless `allow_downgrade`: older versions
+    could not be read without it.
+    """
+    now_keys, then_keys = _keys(current), _keys(target)
+    protocol = target.protocol if allow_downgrade else _widest(current, target)
+    return RestorePlan(
+        version=target.version,
+        added=_changing_data(_without(target, then_keys, now_keys)),
+        removed=_without(current, now_keys, then_keys),
+        metadata=_restored_metadata(current, target),
+        protocol=protocol,
+        domains=_restored_domains(current, target, protocol),
+        num_files=target.num_files,
+        num_bytes=target.size_in_bytes,
+    )
+
+
+def check_files_exist(plan: RestorePlan, locations: Locations) -> None:
+    """Refuse to bring back files that are gone from storage."""
+    gone = missing_files(plan.added, locations)
+    if gone.num_rows:
+        raise DataFileError(
+            "DELTA_CANNOT_RESTORE_MISSING_FILES",
+            version=plan.version,
+            numFiles=gone.num_rows,
+            path=gone.column("path")[0].as_py(),
+        )
+
+
+def commit_restore(
+    txn: OptimisticTransaction,
+    plan: RestorePlan,
+    operation: Operation,
+    *,
+    user_metadata: str | None = None,
+) -> int:
+    """Commit the plan as the next version, which is given.
+
+    ConcurrentWriteException when somebody else was faster: what is removed is no longer all.
+    """
+    txn.update_protocol(plan.protocol)
+    txn.update_metadata(plan.metadata)
+    done = txn.commit_large(
+        plan.actions(txn.log.now_ms()),
+        operation,
+        user_metadata=user_metadata,
+        metrics=plan.metrics,
+        protocol=txn.protocol,
+    )
+    return done.version
+
+
+def _keys(snapshot: Snapshot) -> pa.Array:
+    """What identifies each live file, in the order of `files`."""
+    keys = snapshot.file_state.keys()
+    return pa.concat_arrays(keys) if keys else pa.array([], pa.string())
+
+
+def _without(snapshot: Snapshot, keys: pa.Array, others: pa.Array) -> pa.Table:
+    """The files of a version that another one does not have."""
+    is_own = pc.invert(pc.is_in(keys, value_set=others))
+    return snapshot.files.filter(is_own) if is_own.true_count else ADD_SCHEMA.empty_table()
+
+
+def _changing_data(files: pa.Table) -> pa.Table:
+    position = files.schema.get_field_index("dataChange")
+    column = pa.repeat(pa.scalar(True), files.num_rows)
+    return files.set_column(position, ADD_SCHEMA.field("dataChange"), column)
+
+
+def _size(files: pa.Table) -> int:
+    return pc.sum(files.column("size")).as_py() or 0
+
+
+def _restored_metadata(current: Snapshot, target: Snapshot) -> Metadata:
+    """The metadata as it was; numbers that identity columns gave out since are not given again."""
+    schema = target.metadata.schema
+    numbered = with_merged_marks(schema, current.metadata.schema)
+    if numbered == schema:
+        return target.metadata
+    return replace(target.metadata, schema_string=format_schema(numbered))
+
+
+def _widest(current: Snapshot, target: Snapshot) -> Protocol:
+    if supported_features(target.protocol) <= supported_features(current.protocol):
+        return current.protocol
+    return merged(target.protocol, current.protocol)
+
+
+def _restored_domains(
+    current: Snapshot, target: Snapshot, protocol: Protocol
+) -> tuple[DomainMetadata, ...]:
+    """The clustering columns as they were; what users keep in domains of their own stays."""
+    if CLUSTERING_FEATURE not in supported_features(protocol):
+        return ()
+    now, then = current.domains.get(CLUSTERING), target.domains.get(CLUSTERING)
+    if then is None or CLUSTERING_FEATURE not in supported_features(target.protocol):
+        return () if now is None else (clustering_domain(()),)
+    return () if now == then else (then,)

@@ -1,0 +1,62 @@
+"""ALTER TABLE SET and UNSET TBLPROPERTIES, and COMMENT ON TABLE.
+
+Some properties are more than a line in the metadata: they ask for a protocol, for ids on every
+row, or for files without column mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from pyspark_delta.kernel.ops.row_tracking_backfill import enablement_tags, prepare_row_tracking
+from pyspark_delta.kernel.protocol.operations import set_table_properties, unset_table_properties
+from pyspark_delta.kernel.protocol.properties import canonical_key, validate_properties
+from pyspark_delta.spark.catalog import TableName, log_of
+from pyspark_delta.spark.commands.alter_table import Alteration
+
+_ALLOW_ARBITRARY = "spark.databricks.delta.allowArbitraryProperties.enabled"
+_COMMENT = "comment"
+
+
+def run_set_properties(
+    spark: SparkSession, table: TableName, properties: Mapping[str, str]
+) -> None:
+    """Set properties; those of the protocol go there, and a comment becomes the description."""
+    checking = Alteration.start(spark, table)
+    given = {key: value for key, value in properties.items() if key != _COMMENT}
+    changes = validate_properties(
+        given,
+        existing=checking.metadata.configuration,
+        altering=True,
+        allow_arbitrary=checking.setting(_ALLOW_ARBITRARY, False),
+    )
+    prepare_row_tracking(log_of(spark, table), changes)
+    alteration = Alteration.start(spark, table)
+    old = alteration.metadata
+    new = replace(
+        old,
+        description=properties.get(_COMMENT, old.description),
+        configuration={**old.configuration, **changes},
+    )
+    told = {**changes, **{key: properties[key] for key in properties if key == _COMMENT}}
+    alteration.commit(new, set_table_properties(told), tags=enablement_tags(changes))
+
+
+def run_unset_properties(spark: SparkSession, table: TableName, keys: Sequence[str]) -> None:
+    """Take properties away; those that are not set make no difference."""
+    alteration = Alteration.start(spark, table)
+    spelled = [canonical_key(key) for key in keys]
+    old = alteration.metadata
+    left = {key: value for key, value in old.configuration.items() if key not in spelled}
+    description = None if _COMMENT in spelled else old.description
+    new = replace(old, description=description, configuration=left)
+    # The statement has no way to ask for anything else in Spark's second catalog interface.
+    alteration.commit(new, unset_table_properties(spelled, if_exists=True))
+
+
+def run_comment(spark: SparkSession, table: TableName, comment: str) -> None:
+    """Say what the table is about."""
+    run_set_properties(spark, table, {_COMMENT: comment})

@@ -1,0 +1,183 @@
+"""INSERT in all its forms as Spark's own parser reads it, taken out of its plans.
+
+Nothing is looked up here: conditions come as columns that are not resolved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+
+from pyspark_delta.spark.jvm.catalyst import column_of
+from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.parameters import parsed_plan
+from pyspark_delta.spark.jvm.parsed_changes import (
+    ParsedTarget,
+    is_default,
+    target_of,
+    with_queries,
+)
+from pyspark_delta.spark.jvm.plans import plan_frame
+
+_INSERT, _REPLACE_WHERE = "InsertIntoStatement", "OverwriteByExpression"
+_DEFAULT_SHOWN = "'default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedInsert:
+    """INSERT INTO or OVERWRITE.
+
+    `fixed` are the columns of PARTITION (...) that have a value there, as text, and `open` those
+    without.  Of the three that say which rows are replaced there is at most one: a condition, a
+    condition with the data (as text, with what it calls the table), or columns that must agree.
+    """
+
+    target: ParsedTarget
+    overwrite: bool
+    by_name: bool
+    columns: tuple[str, ...] = ()
+    fixed: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    open: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    evolves: bool = False
+    replace_where: Column | None = field(default=None, hash=False)
+    replace_on: str | None = None
+    replace_alias: str | None = None
+    replace_using: tuple[str, ...] = ()
+    query: InsertedQuery
+
+
+@dataclass(frozen=True, slots=True)
+class InsertedQuery:
+    """The query whose rows are inserted."""
+
+    plan: Any = field(repr=False, hash=False, compare=False)
+
+    def frame(self, jvm: JvmSession) -> DataFrame:
+        """The rows; names are resolved now."""
+        return plan_frame(jvm, self.plan)
+
+    def defaults(self) -> dict[int, bool]:
+        """Where the word DEFAULT stands for a value: the column, and whether in all its rows."""
+        if self._kind == "UnresolvedInlineTable":
+            rows = items(self.plan.rows())
+            marked = [
+                {i for i, value in enumerate(items(row)) if is_default(value)}
+                if _DEFAULT_SHOWN in str(row.toString()).lower()
+                else set()
+                for row in rows
+            ]
+            places = set().union(*marked)
+            return {place: all(place in row for row in marked) for place in sorted(places)}
+        if self._kind == "Project":
+            listed = items(self.plan.projectList())
+            return {i: True for i, value in enumerate(listed) if is_default(_bare(value))}
+        return {}
+
+    def with_defaults(self, jvm: JvmSession, texts: Mapping[int, str]) -> InsertedQuery:
+        """The query with SQL in the places of DEFAULT, by columns."""
+        parser = jvm.session.sessionState().sqlParser()
+        made = {place: parser.parseExpression(text) for place, text in texts.items()}
+
+        def filled(values: Sequence[Any]) -> list[Any]:
+            return [
+                made[i] if i in made and is_default(value) else value
+                for i, value in enumerate(values)
+            ]
+
+        if self._kind == "UnresolvedInlineTable":
+            rows = [
+                jvm.seq(filled(items(row)))
+                if _DEFAULT_SHOWN in str(row.toString()).lower()
+                else row
+                for row in items(self.plan.rows())
+            ]
+            return InsertedQuery(self.plan.copy(self.plan.names(), jvm.seq(rows)))
+        listed = [
+            _unnamed(jvm, made[i]) if i in made else value
+            for i, value in enumerate(items(self.plan.projectList()))
+        ]
+        return InsertedQuery(self.plan.copy(jvm.seq(listed), self.plan.child()))
+
+    @property
+    def _kind(self) -> str:
+        return str(self.plan.getClass().getSimpleName())
+
+
+def parse_inserts(jvm: JvmSession, sql: str, args: Any = None) -> list[ParsedInsert] | None:
+    """The INSERTs that `sql` is, several where one FROM serves them; None when it is another.
+
+    Also None where a table is no name.
+    """
+    plan = parsed_plan(jvm, sql, args)
+    queries = None
+    if _kind(plan) == "UnresolvedWith":
+        queries, plan = plan, plan.child()
+    plans = items(plan.children()) if _kind(plan) == "Union" else [plan]
+    found = [_insert(jvm, each, queries) for each in plans]
+    parsed = [each for each in found if each is not None]
+    return parsed if len(parsed) == len(found) else None
+
+
+def _insert(jvm: JvmSession, plan: Any, queries: Any) -> ParsedInsert | None:
+    if _kind(plan) not in (_INSERT, _REPLACE_WHERE):
+        return None
+    target = target_of(plan.table())
+    if target is None:
+        return None
+    query = InsertedQuery(with_queries(jvm, queries, plan.query()))
+    if _kind(plan) == _REPLACE_WHERE:
+        return ParsedInsert(
+            target=target,
+            overwrite=True,
+            by_name=bool(plan.isByName()),
+            replace_where=column_of(jvm, plan.deleteExpr()),
+            query=query,
+        )
+    spec = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(plan.partitionSpec())
+    return ParsedInsert(
+        target=target,
+        overwrite=bool(plan.overwrite()),
+        by_name=bool(plan.byName()),
+        columns=tuple(map(str, items(plan.userSpecifiedCols()))),
+        fixed={str(key): value.get() for key, value in spec.items() if value.isDefined()},
+        open=tuple(str(key) for key, value in spec.items() if not value.isDefined()),
+        if_not_exists=bool(plan.ifPartitionNotExists()),
+        evolves=bool(plan.withSchemaEvolution()),
+        query=query,
+        **_criteria(jvm, plan.replaceCriteriaOpt()),
+    )
+
+
+def _criteria(jvm: JvmSession, asked: Any) -> dict[str, Any]:
+    """Which rows are replaced, as fields of a ParsedInsert."""
+    if not asked.isDefined():
+        return {}
+    criteria = asked.get()
+    kind = _kind(criteria)
+    if kind == "InsertReplaceUsing":
+        return {"replace_using": tuple(map(str, items(criteria.cols())))}
+    if kind == "InsertReplaceOn":
+        alias = criteria.tableAliasOpt()
+        return {
+            "replace_on": str(criteria.cond().sql()),
+            "replace_alias": str(alias.get()) if alias.isDefined() else None,
+        }
+    return {"replace_where": column_of(jvm, criteria.cond())}
+
+
+def _bare(value: Any) -> Any:
+    """What a projection selects, without the name that it may get."""
+    return value.child() if _kind(value) == "UnresolvedAlias" else value
+
+
+def _unnamed(jvm: JvmSession, value: Any) -> Any:
+    unresolved = "org.apache.spark.sql.catalyst.analysis.UnresolvedAlias"
+    return jvm.java_class(unresolved)(value, jvm.none())
+
+
+def _kind(plan: Any) -> str:
+    return str(plan.getClass().getSimpleName())

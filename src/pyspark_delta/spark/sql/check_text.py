@@ -1,0 +1,30 @@
+r"""The text of a CHECK constraint as a table keeps it: its words, one blank between two of them.
+
+delta-spark writes it so, and a condition that both write must be the same text.  Comments go.
+Operators that it would tear apart, so that nobody could read them any more, stay whole.
+
+>>> check_text("length(s)<4 /* short */ AND st.a>=1.5 or s!='a  b'")
+"length ( s ) < 4 AND st . a >= 1.5 or s != 'a  b'"
+"""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN = re.compile(
+    r"""(?P<blank>\s+ | --[^\n]* | /\*.*?\*/)
+      | [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*"
+      | `(?:[^`]|``)*`
+      | (?:\d+\.\d* | \.\d+)(?:[eE][+-]?\d+)?(?:[bB]?[dD])?(?!\w)
+      | \d+[eE][+-]?\d+(?:[bB]?[dD])?(?!\w)
+      | \w+
+      | <=> | <> | != | == | <= | >= | !> | !< | \|\| | :: | -> | => | >>> | >> | << | &&
+      | .""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def check_text(written: str) -> str:
+    """The condition as a table keeps it."""
+    found = _TOKEN.finditer(written)
+    return " ".join(token[0] for token in found if token["blank"] is None)

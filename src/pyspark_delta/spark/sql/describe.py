@@ -1,0 +1,189 @@
+"""DESCRIBE of a Delta table, of its columns, DETAIL and HISTORY: all out of its log."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_delta.errors.storage import FileMissingError
+from pyspark_delta.errors.table import (
+    OperationNotAllowedError,
+    PropertyError,
+    TableNotFoundError,
+)
+from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.spark.catalog import TableName, log_of, look_up_relation, show_columns
+from pyspark_delta.spark.detail_frame import ForeignTable, detail_frame, foreign_detail_frame
+from pyspark_delta.spark.history_frame import history_frame
+from pyspark_delta.spark.jvm.analysis_errors import analysis_error
+from pyspark_delta.spark.jvm.catalog import (
+    CatalogEntry,
+    current_database,
+    entry_comment,
+    entry_created_ms,
+    entry_partition_schema,
+    entry_properties,
+    is_temporary_view,
+)
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parsed_show import ShowStatement
+from pyspark_delta.spark.local_frame import local_frame
+from pyspark_delta.spark.sql.described_table import described
+from pyspark_delta.spark.sql.grammar import StatementReader
+from pyspark_delta.spark.sql.requests import Request
+from pyspark_delta.spark.sql.shown_tables import (
+    delta_statement,
+    newest,
+    shown_table,
+    text_columns,
+)
+from pyspark_delta.spark.table_access import open_log
+
+_LINES = StructType(
+    (
+        StructField("col_name", STRING, nullable=False),
+        StructField("data_type", STRING, nullable=False),
+        StructField("comment", STRING),
+    )
+)
+_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_MOST_COMMITS = 2**31 - 9
+
+
+def run_describe(request: Request) -> DataFrame | None:
+    """Columns and properties of a Delta table, or one of its columns; None for any other."""
+    found = delta_statement(request)
+    if found is None:
+        return None
+    statement, table = found
+    match statement.kind:
+        case "DescribeRelation":
+            lines = described(shown_table(request.spark, table), is_extended=statement.is_extended)
+            return local_frame(request.spark, _LINES, lines)
+        case "DescribeColumn":
+            described_column = _column(request, table, statement)
+            if described_column is not None:
+                return described_column
+        case _:
+            pass
+    # As JSON, of a partition, of a nested or missing column: Spark answers, or refuses by name.
+    show_columns(request.spark, table)
+    return None
+
+
+def run_detail(request: Request) -> DataFrame | None:
+    """DESCRIBE DETAIL: one row about a table, Delta's or not, or about a path."""
+    read = StatementReader(request.sql)
+    place = _place(read, "DETAIL")
+    if place is None:
+        return run_describe(request)
+    read.end()
+    spark = request.spark
+    if isinstance(place, str):
+        return _path_detail(spark, place)
+    table = _resolved(spark, place, "DESCRIBE DETAIL")
+    entry = table.entry
+    if entry is not None and not entry.is_delta:
+        return foreign_detail_frame(spark, _foreign(spark, entry))
+    name = None if entry is None else entry.name
+    return detail_frame(spark, newest(spark, table), name)
+
+
+def run_history(request: Request) -> DataFrame | None:
+    """DESCRIBE HISTORY: who changed a Delta table and how, newest first."""
+    read = StatementReader(request.sql)
+    place = _place(read, "HISTORY")
+    if place is None:
+        return run_describe(request)
+    limit = read.whole_number() if read.takes("LIMIT") else None
+    read.end()
+    if limit is not None and limit > _MOST_COMMITS:
+        raise PropertyError("DELTA_MAX_ARRAY_SIZE_EXCEEDED")
+    return _commits(request.spark, place, limit)
+
+
+def _column(request: Request, table: TableName, statement: ShowStatement) -> DataFrame | None:
+    f = newest(request.spark, table).schema.find(statement.column)
+    if f is None or len(statement.column) > 1:
+        return None
+    kind = f.metadata.get(_CHAR_VARCHAR) or f.data_type.simple_string
+    rows = [
+        ("col_name", f.name),
+        ("data_type", kind),
+        ("comment", "NULL" if f.comment is None else f.comment),
+    ]
+    return local_frame(request.spark, text_columns("info_name", "info_value"), rows)
+
+
+def _place(read: StatementReader, verb: str) -> str | tuple[str, ...] | None:
+    """What stands behind the verb; None when the verb is itself the name of a table."""
+    if not read.takes("DESC"):
+        read.expect("DESCRIBE")
+    read.expect(verb)
+    if read.is_at_end() or read.is_next("."):
+        return None
+    return read.place()
+
+
+def _path_detail(spark: SparkSession, path: str) -> DataFrame:
+    log = open_log(spark, path)
+    try:
+        return detail_frame(spark, log.update(), None)
+    except TableNotFoundError:
+        if not _exists(log):
+            raise FileMissingError("DELTA_FILE_NOT_FOUND", path=path) from None
+    return foreign_detail_frame(spark, ForeignTable(location=path))
+
+
+def _foreign(spark: SparkSession, entry: CatalogEntry) -> ForeignTable:
+    return ForeignTable(
+        location=entry.location,
+        provider=entry.provider,
+        name=entry.name,
+        description=entry_comment(entry) or "",
+        created_ms=entry_created_ms(entry),
+        partition_columns=entry_partition_schema(entry).names,
+        properties=entry_properties(JvmSession(spark), entry),
+    )
+
+
+def _resolved(spark: SparkSession, name: tuple[str, ...], verb: str) -> TableName:
+    """The table or path of that name; Spark's error when there is none, or a view."""
+    jvm = JvmSession(spark)
+    table = look_up_relation(spark, name)
+    view: tuple[str, ...] = ()
+    if table is None and is_temporary_view(jvm, name):
+        view = name
+    elif table is not None and table.entry is not None and table.entry.is_view:
+        view = table.entry.parts
+    if view:
+        shown = ".".join(f"`{part}`" for part in view)
+        condition = "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE"
+        raise analysis_error(jvm, condition, viewName=shown, operation=verb)
+    if table is None or (table.path is None and table.entry is None):
+        shown = ".".join(f"`{part}`" for part in name)
+        place = f"[`system`.`session`, `spark_catalog`.`{current_database(jvm)}`]"
+        condition = "TABLE_OR_VIEW_NOT_FOUND"
+        raise analysis_error(jvm, condition, relationName=shown, searchPath=place)
+    return table
+
+
+def _commits(spark: SparkSession, place: str | tuple[str, ...], limit: int | None) -> DataFrame:
+    verb = "DESCRIBE HISTORY"
+    if isinstance(place, str):
+        path, log = place, open_log(spark, place)
+    else:
+        table = _resolved(spark, place, verb)
+        if not table.is_delta:
+            raise OperationNotAllowedError("DELTA_ONLY_OPERATION", operation=verb)
+        path, log = table.location or "", log_of(spark, table)
+    try:
+        return history_frame(spark, log.history(limit))
+    except TableNotFoundError:
+        raise TableNotFoundError(
+            "DELTA_TABLE_ONLY_OPERATION", tableName=f"`{path}`", operation=verb
+        ) from None
+
+
+def _exists(log: DeltaLog) -> bool:
+    return next(iter(log.store.list_recursive("")), None) is not None

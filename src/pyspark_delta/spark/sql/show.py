@@ -1,0 +1,97 @@
+"""SHOW COLUMNS, PARTITIONS, TBLPROPERTIES and CREATE TABLE of a Delta table: all out of its log."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.scan.literals import zone_named
+from pyspark_delta.kernel.scan.partitions import partition_columns_table
+from pyspark_delta.spark.catalog import TableName
+from pyspark_delta.spark.catalog_properties import clustering_paths, shown_properties
+from pyspark_delta.spark.jvm.parsed_show import ShowStatement
+from pyspark_delta.spark.local_frame import local_frame
+from pyspark_delta.spark.reader import TIME_ZONE
+from pyspark_delta.spark.sql.create_statement import TableWords, create_statement
+from pyspark_delta.spark.sql.requests import Request
+from pyspark_delta.spark.sql.shown_tables import delta_statement, newest, text_columns
+from pyspark_delta.spark.types import to_spark
+
+
+def run_show(request: Request) -> DataFrame | None:
+    """The result for a Delta table; None for any other."""
+    found = delta_statement(request)
+    if found is None:
+        return None
+    statement, table = found
+    snapshot = newest(request.spark, table)
+    match statement.kind:
+        case "ShowColumns":
+            names = [(name,) for name in snapshot.schema.names]
+            return local_frame(request.spark, text_columns("col_name"), names)
+        case "ShowPartitions":
+            return _partitions(request, table, snapshot, statement)
+        case "ShowTableProperties":
+            return _properties(request, table, snapshot, statement.key)
+        case "ShowCreateTable":
+            return _create(request, table, snapshot, statement)
+        case _:
+            return None
+
+
+def _partitions(
+    request: Request, table: TableName, snapshot: Snapshot, statement: ShowStatement
+) -> DataFrame:
+    """A row for each combination of values that a file has, each column of its own type."""
+    schema = snapshot.metadata.partition_schema
+    if not schema.fields:
+        raise SchemaError("DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE", tableName=table.shown)
+    bad = [name for name in statement.partition if name not in schema.names]
+    if bad:
+        raise SchemaError(
+            "DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_COLUMN", badCols=f"[{', '.join(bad)}]"
+        )
+    zone = zone_named(request.spark.conf.get(TIME_ZONE) or "UTC")
+    values = partition_columns_table(snapshot.files, snapshot.metadata, zone=zone)
+    each = values.group_by(values.column_names).aggregate([])
+    each = each.select(values.column_names).sort_by([(n, "ascending") for n in each.column_names])
+    frame = request.spark.createDataFrame(pa.table(each), schema=to_spark(schema))
+    for name, value in statement.partition.items():
+        quoted = "`" + name.replace("`", "``") + "`"
+        frame = frame.where(F.col(quoted).eqNullSafe(F.lit(value)))
+    return frame
+
+
+def _properties(
+    request: Request, table: TableName, snapshot: Snapshot, key: str | None
+) -> DataFrame:
+    properties = shown_properties(snapshot)
+    rows = list(properties.items())
+    if key is not None:
+        missing = f"Table {table.shown} does not have property: {key}"
+        rows = [(key, properties.get(key, missing))]
+    return local_frame(request.spark, text_columns("key", "value"), rows)
+
+
+def _create(
+    request: Request, table: TableName, snapshot: Snapshot, statement: ShowStatement
+) -> DataFrame:
+    if statement.as_serde:
+        raise OperationNotAllowedError(
+            "DELTA_OPERATION_NOT_ALLOWED_DETAIL",
+            operation="SHOW CREATE TABLE AS SERDE",
+            tableName=table.shown,
+        )
+    entry = table.entry
+    words = TableWords(
+        name=("delta", table.path or "") if entry is None else entry.parts,
+        protocol=snapshot.protocol,
+        metadata=snapshot.metadata,
+        clustering=clustering_paths(snapshot),
+        location=None if entry is None or entry.is_managed else entry.location,
+    )
+    rows = [(create_statement(words),)]
+    return local_frame(request.spark, text_columns("createtab_stmt"), rows)

@@ -1,0 +1,116 @@
+"""Statements that are not ours reach Spark as they were written, to the last byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import ParseException
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_delta import enable
+from pyspark_delta.spark.sql.dispatch import run_statement
+from tests.support.catalog_tables import own_database
+
+UNCHANGED = (
+    "SELECT 1",
+    "  \n\tselect 'VACUUM t' AS x -- OPTIMIZE t\n",
+    "/* MERGE INTO t */ SELECT /*+ COALESCE(1) */ id FROM range(3)",
+    "/* a /* nested */ DELETE FROM t */ SELECT 1 AS one",
+    "SELECT 'it''s delta.`/no/path`', \"UPDATE t SET a = 1\"",
+    "SELECT 'a\\'b', r'c\\', 'd VERSION AS OF 1'",
+    "SELECT 'ünï ☃ \U0001f600' AS `delta``x`",
+    "SELECT id AS `DESCRIBE HISTORY t` FROM plain WHERE s LIKE 'CREATE TABLE x LIKE y'",
+    "WITH t AS (SELECT 1 AS id) SELECT * FROM t",
+    "WITH delete AS (SELECT 1 AS id)\nSELECT delete.id FROM delete",
+    "FROM plain SELECT id",
+    "VALUES (1, 'RESTORE TABLE t TO VERSION AS OF 0')",
+    "SET spark.sql.shuffle.partitions",
+    "EXPLAIN EXTENDED SELECT * FROM plain;",
+    "DESCRIBE plain",
+    "DESC EXTENDED plain",
+    "DESCRIBE plain id",
+    "DESCRIBE FUNCTION abs",
+    "DESCRIBE DATABASE default",
+    "DESCRIBE QUERY SELECT 1 AS detail",
+    "SHOW TABLES",
+    "SHOW COLUMNS IN plain",
+    "SHOW PARTITIONS plain",
+    "SHOW TBLPROPERTIES plain",
+    "SHOW CREATE TABLE plain",
+    "SHOW FUNCTIONS LIKE 'describe*'",
+    "REFRESH TABLE plain",
+    "CACHE TABLE delta_cached AS SELECT * FROM plain",
+    "CREATE OR REPLACE TEMP VIEW optimize AS\nSELECT id FROM plain  -- delta.`/x`",
+    "CREATE TABLE like_plain LIKE plain",
+    "CREATE TABLE more (id INT COMMENT 'USING delta') USING parquet",
+    "INSERT INTO plain VALUES (2, 'b')",
+    "INSERT OVERWRITE plain SELECT 1, 'a'",
+    "ALTER TABLE plain SET TBLPROPERTIES ('delta.appendOnly' = 'true')",
+    "ANALYZE TABLE plain COMPUTE STATISTICS",
+    "COMMENT ON TABLE plain IS 'delta'",
+    "TRUNCATE TABLE plain",
+    "DROP TABLE more",
+)
+
+
+@pytest.fixture
+def db(spark: SparkSession) -> Iterator[str]:
+    enable(spark)
+    with own_database(spark) as name:
+        spark.sql("CREATE TABLE plain (id INT, s STRING) USING parquet PARTITIONED BY (s)")
+        yield name
+
+
+def test_what_is_not_ours_is_given_to_spark_byte_for_byte(spark: SparkSession, db: str) -> None:
+    for text in UNCHANGED:
+        given: list[str] = []
+
+        def run(sql: str, given: list[str] = given) -> DataFrame:
+            given.append(sql)
+            return spark.range(1)
+
+        run_statement(spark, text, None, run)
+        assert given == [text]
+        if not text.startswith(("DROP", "CREATE TABLE", "INSERT OVERWRITE", "TRUNCATE")):
+            spark.sql(text)
+
+
+def test_only_names_of_path_tables_and_versions_are_changed(
+    spark: SparkSession, db: str, table_path: Path
+) -> None:
+    spark.range(2).write.format("delta").save(str(table_path))
+    text = (
+        f"SELECT 'delta.`{table_path}`' AS a, /* delta.`{table_path}` */ count(*) AS n\n"
+        f"FROM delta.`{table_path}` -- delta.`{table_path}`"
+    )
+    given: list[str] = []
+
+    def run(sql: str) -> DataFrame:
+        given.append(sql)
+        return spark.range(1)
+
+    run_statement(spark, text, None, run)
+    assert given == [text.replace("FROM delta.", "FROM pyspark_delta.")]
+    assert spark.sql(text).collect()[0].a == f"delta.`{table_path}`"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "position", "found"),
+    [
+        ("DESCRIBE HISTORY t LIMIT x", 1, 25, "'x'"),
+        ("DESCRIBE HISTORY t\n LIMIT", 2, 6, "end of input"),
+        ("DESCRIBE DETAIL\n  '/ä' /* c */ more", 2, 14, "'more'"),
+        ("DESC HISTORY t LIMIT -1", 1, 21, "'-'"),
+    ],
+)
+def test_a_syntax_error_of_ours_points_at_the_place(
+    spark: SparkSession, db: str, text: str, line: int, position: int, found: str
+) -> None:
+    with pytest.raises(ParseException) as error:
+        spark.sql(text)
+    assert error.value.getCondition() == "PARSE_SYNTAX_ERROR"
+    assert f"(line {line}, pos {position})" in str(error.value)
+    assert found in str(error.value)
+    assert text in str(error.value)
