@@ -110,7 +110,6 @@ def test_readers_of_manifests_know_neither_vectors_nor_mapping(table_path: Path)
     vectors = {"delta.enableDeletionVectors": "true"}
     log = new_table(table_path, ids(1, 2), configuration=vectors)
     write_manifests(log.update())
-    (path,) = log.update().files.column("path").to_pylist()
     delete_positions(log, lambda _: [0])
     with pytest.raises(OperationNotAllowedError) as refused:
         write_manifests(log.update())

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_delta.kernel.log.frames import add_files, add_table
-from pyspark_delta.kernel.ops.bin_packing import Sizes, plan_auto_compaction, plan_compaction
+from pyspark_delta.kernel.ops.bin_packing import (
+    Sizes,
+    batches,
+    num_bytes,
+    plan_auto_compaction,
+    plan_compaction,
+    plan_in_order,
+    plan_partitions,
+    plan_rewrite,
+)
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata
 from pyspark_delta.kernel.protocol.schema_json import format_schema
@@ -96,6 +105,24 @@ def test_after_a_commit_only_its_partitions_with_many_files_count() -> None:
     assert plan(["10", "20", "30"], least=3) == [["30", "31", "32"]]
     assert plan(["20", "30", "40"], most=1) == [["40", "41", "42", "43"]]
     assert plan(["10"]) == plan([]) == plan(["gone"]) == []
+
+
+def test_a_rewrite_takes_every_file_even_one_that_is_alone() -> None:
+    files = add_table([add("c", 90), add("a", 10), add("b", 20, p="2"), add("d", 15)])
+    assert names(plan_rewrite(files, PLAIN, 40)) == [["a", "d"], ["b"], ["c"]]
+    assert sorted(names(plan_rewrite(files, SPLIT, 40))) == [["a", "d"], ["b"], ["c"]]
+    assert sorted(names(plan_partitions(files, SPLIT))) == [["a", "d", "c"], ["b"]]
+    assert names(plan_in_order(files, 100)) == [["c", "a"], ["b", "d"]]
+    assert plan_partitions(files.slice(0, 0), SPLIT) == []
+
+
+def test_bins_are_committed_in_batches() -> None:
+    bins = [add_table([add(str(size), size)]) for size in (50, 10, 200, 20)]
+    assert batches(bins, None) == [bins]
+    assert [names(each) for each in batches(bins, 80)] == [[["10"], ["20"], ["50"]], [["200"]]]
+    assert [names(each) for each in batches(bins, 30)] == [[["10"], ["20"]], [["50"]], [["200"]]]
+    assert (batches([], None), batches([], 5)) == ([[]], [])
+    assert num_bytes(bins[0].slice(0, 0)) == 0
 
 
 @given(

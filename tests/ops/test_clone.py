@@ -69,7 +69,6 @@ def rows(log: DeltaLog, *others: DeltaLog) -> list[int]:
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_clone_reads_the_files_and_vectors_of_its_source(tmp_path: Path, inline: bool) -> None:
     source = new_table(tmp_path / "söurce 1%", ids(1, 2, 3), configuration=VECTORS)
-    (path,) = source.update().files.column("path").to_pylist()
     delete_positions(source, lambda _: [1], inline=inline)
     log = cloned(source.update(), table_log(tmp_path / "clöne 2%"), {"own": "x"})
     assert rows(log, source) == [1, 3]

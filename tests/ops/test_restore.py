@@ -88,7 +88,6 @@ def test_what_was_there_comes_back_and_what_came_later_goes(table_path: Path) ->
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_file_with_another_vector_is_another_file(table_path: Path, inline: bool) -> None:
     log = new_table(table_path, ids(1, 2, 3, 4), configuration=VECTORS)
-    (path,) = log.update().files.column("path").to_pylist()
     delete_positions(log, lambda _: [0], inline=inline)
     delete_positions(log, lambda _: [0, 3], inline=inline)
     told = restored(log, 2)

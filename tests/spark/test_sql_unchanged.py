@@ -101,7 +101,7 @@ def test_only_names_of_path_tables_and_versions_are_changed(
     [
         ("DESCRIBE HISTORY t LIMIT x", 1, 25, "'x'"),
         ("DESCRIBE HISTORY t\n LIMIT", 2, 6, "end of input"),
-        ("DESCRIBE DETAIL\n  '/ä' /* c */ more", 2, 14, "'more'"),
+        ("DESCRIBE DETAIL\n  '/ä' /* c */ more", 2, 15, "'more'"),
         ("DESC HISTORY t LIMIT -1", 1, 21, "'-'"),
     ],
 )

@@ -142,6 +142,11 @@ def shown_schema(schema: StructType) -> StructType:
     return shown
 
 
+def tells_metastore(spark: SparkSession) -> bool:
+    """Whether the catalog is to know properties too."""
+    return (spark.conf.get(UPDATE_METASTORE, "false") or "").lower() == "true"
+
+
 def show_columns(spark: SparkSession, table: TableName) -> None:
     """Let the catalog show the columns that the newest version has.
 
@@ -152,7 +157,7 @@ def show_columns(spark: SparkSession, table: TableName) -> None:
     jvm = JvmSession(spark)
     snapshot = log_of(spark, table).update()
     replace_schema(jvm, table.entry, shown_schema(snapshot.metadata.schema))
-    if (spark.conf.get(UPDATE_METASTORE, "false") or "").lower() == "true":
+    if tells_metastore(spark):
         properties = metastore_properties(snapshot)
         if not is_told(entry_properties(jvm, table.entry), properties):
             replace_properties(jvm, table.entry, properties, snapshot.metadata.description)

@@ -68,7 +68,7 @@ class CurveColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """How rows are laid out: by which columns, in how many ranges of each, along which curve.
+    """How rows are laid out: by which columns, in about how many ranges of each, along which curve.
 
     Without `can_be_noisy`, rows whose columns are all in the same ranges are in one file, however
     many they are.
@@ -96,7 +96,7 @@ def along_curve(
     if not sample.num_rows:
         return rows.coalesce(1)
     bits = bits_per_column(len(columns), curve.num_ranges)
-    num_ranges = min(curve.num_ranges, 1 << bits)
+    num_ranges = 1 << bits  # not fewer: then the first bit parts rows into halves
     is_hilbert = curve.is_hilbert and can_be_hilbert(len(columns))
     taken = [column.combine_chunks() for column in sample.columns]
     bounds = [_short(range_bounds(column, num_ranges)) for column in taken]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import date
 from typing import cast
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pyspark_delta.errors.table import ChangeFeedError, OperationNotAllowedError, TableNotFoundError
 from pyspark_delta.spark.catalog import look_up_relation
@@ -21,6 +22,10 @@ from pyspark_delta.spark.jvm.table_functions import Argument, TableFunction
 from pyspark_delta.spark.table_access import open_log
 
 BY_NAME, BY_PATH = "table_changes", "table_changes_by_path"
+BETWEEN = "pyspark_delta_changes"
+"""What `CHANGES FROM` becomes: a name, two bounds, whether each is included, updates as such."""
+
+_CHANGE_TYPE = "_change_type"
 _FEWEST, _MOST = 2, 3
 _BOUND_TYPES = ("IntegerType", "LongType", "StringType", "TimestampType")
 
@@ -44,7 +49,36 @@ def table_functions(spark: SparkSession) -> dict[str, TableFunction]:
         path, start, end = _arguments(BY_PATH, "table path", arguments)
         return _changes(spark, path, start, end)
 
-    return {BY_NAME: by_name, BY_PATH: by_path}
+    def between(arguments: Sequence[Argument]) -> DataFrame | tuple[str, ...]:
+        name, start, end, *flags = arguments
+        has_end = end.value is not None
+        found = by_name([name, start, *([end] if has_end else [])])
+        if not isinstance(found, DataFrame):
+            return found
+        is_in = [bool(flag.value) for flag in flags]
+        if not is_in[0]:
+            found = found.where(_position(start) > F.lit(start.value))
+        if has_end and not is_in[1]:
+            found = found.where(_position(end) < F.lit(end.value))
+        return found if is_in[2] else _as_two_changes(found)
+
+    return {BY_NAME: by_name, BY_PATH: by_path, BETWEEN: between}
+
+
+def _position(bound: Argument) -> Column:
+    """The column that a bound is compared with."""
+    return F.col("_commit_version" if isinstance(bound.value, int) else "_commit_timestamp")
+
+
+def _as_two_changes(changes: DataFrame) -> DataFrame:
+    """An update as the end of a row and the beginning of another."""
+    kind = F.col(_CHANGE_TYPE)
+    told = (
+        F.when(kind == "update_preimage", "delete")
+        .when(kind == "update_postimage", "insert")
+        .otherwise(kind)
+    )
+    return changes.withColumn(_CHANGE_TYPE, told)
 
 
 def _changes(

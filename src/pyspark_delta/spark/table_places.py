@@ -12,7 +12,13 @@ from pyspark_delta.errors.table import TableAlreadyExistsError, TableNotFoundErr
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.properties import validate_properties
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.catalog import TableName, show_columns, shown_schema
+from pyspark_delta.spark.catalog import (
+    TableName,
+    look_up,
+    show_columns,
+    shown_schema,
+    tells_metastore,
+)
 from pyspark_delta.spark.jvm.catalog import create_entry, default_location, qualified_location
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.table_access import is_same_location, open_log
@@ -116,6 +122,11 @@ def register(spark: SparkSession, place: TablePlace) -> None:
         schema=shown_schema(metadata.schema),
         comment=metadata.description,
     )
+    if tells_metastore(spark):
+        parts = [name.table] if name.database is None else [name.database, name.table]
+        known = look_up(spark, parts)
+        if known is not None:
+            show_columns(spark, known)
 
 
 def checked_properties(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str]:

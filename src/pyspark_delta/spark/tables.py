@@ -49,6 +49,7 @@ from pyspark_delta.spark.commands.restore import run_restore
 from pyspark_delta.spark.commands.update import run_update
 from pyspark_delta.spark.detail_frame import detail_frame
 from pyspark_delta.spark.expression_arguments import condition_argument, values_argument
+from pyspark_delta.spark.feature_methods import FeatureMethods
 from pyspark_delta.spark.history_frame import history_frame
 from pyspark_delta.spark.jvm.catalog import parse_name
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -73,7 +74,7 @@ from pyspark_delta.spark.time_travel import AsOf
 _NOT_IN_A_TABLE = (LOG_DIRECTORY, "_samples")
 
 
-class DeltaTable:
+class DeltaTable(FeatureMethods):
     """A Delta table, by its path or its name: `DeltaTable.forPath(spark, "/data/events")`."""
 
     def __init__(

@@ -87,7 +87,7 @@ def plan_clustering(
     ids = _tag(files, _ID)
     by = _tag(files, _ORDERED_BY)
     ids = pc.if_else(pc.is_valid(by), ids, pa.scalar(None, pa.string()))
-    order = pc.sort_indices(ids, null_placement="at_start")
+    order = pc.sort_indices(pc.fill_null(ids, ""))  # files in no cube first
     files, ids, by = files.take(order), ids.take(order), by.take(order)
     is_free = pc.is_null(ids)
     is_same = pc.and_(pc.invert(is_free), _is_by(by, columns))

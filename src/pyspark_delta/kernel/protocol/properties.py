@@ -40,6 +40,8 @@ CONSTRAINT_PREFIX = "delta.constraints."
 FEATURE_PREFIX = "delta.feature."
 # Settings of other formats, named freely by their own clients.
 _FOREIGN_PREFIX = "delta.universalformat.config."
+# How a catalog shows what a table is clustered by.
+_CLUSTERING_COLUMNS = "clusteringColumns"
 _LONG = 2**63 - 1
 
 
@@ -356,6 +358,8 @@ def _check_alterable(lowered: str) -> None:
         raise PropertyError("DELTA_CANNOT_CHANGE_LOCATION")
     if lowered == "provider":
         raise PropertyError("DELTA_CANNOT_CHANGE_PROVIDER")
+    if lowered == _CLUSTERING_COLUMNS.lower():
+        raise PropertyError("DELTA_CANNOT_MODIFY_TABLE_PROPERTY", prop=_CLUSTERING_COLUMNS)
 
 
 def _stored_key(key: str, value: str, allow_arbitrary: bool) -> str:

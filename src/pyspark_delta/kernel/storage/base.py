@@ -161,7 +161,10 @@ class LogStore(ABC):
 def by_directory(
     infos: Iterable[FileInfo], is_hidden: Callable[[str], bool]
 ) -> Iterator[ListedDirectory]:
-    """The files that no hidden name leads to, by the directories that their paths spell."""
+    """The files that no hidden name leads to, by the directories that their paths spell.
+
+    None of these is empty: something is in it, if only hidden.
+    """
     files: dict[str, list[FileInfo] | None] = {"": []}  # None: hidden
 
     def found(directory: str) -> list[FileInfo] | None:
@@ -175,4 +178,4 @@ def by_directory(
         visible = found(directory)
         if visible is not None and not is_hidden(name):
             visible.append(info)
-    return (ListedDirectory(path, here) for path, here in files.items() if here is not None)
+    return (ListedDirectory(path, here, True) for path, here in files.items() if here is not None)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from pyspark_delta.errors.table import OperationNotAllowedError
-from pyspark_delta.kernel.ops.column_paths import find_column
+from pyspark_delta.kernel.ops.clustering_columns import clustering_paths
 from pyspark_delta.kernel.protocol.column_mapping import logical_path, physical_path
 from pyspark_delta.kernel.protocol.domains import clustering_columns, clustering_domain
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded

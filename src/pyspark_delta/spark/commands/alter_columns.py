@@ -74,10 +74,7 @@ def run_drop_columns(
     if not dropped:
         return
     _check_droppable(alteration, dropped)
-    configuration = dict(alteration.metadata.configuration)
-    listed = configuration.get(STATS_COLUMNS.key)
-    if listed is not None:
-        configuration[STATS_COLUMNS.key] = drop_from_column_list(listed, dropped)
+    configuration = _without_statistics(alteration, dropped)
     alteration.commit_schema(schema, columns_dropped(dropped), configuration=configuration)
 
 
@@ -130,12 +127,20 @@ def run_replace_columns(spark: SparkSession, table: TableName, columns: StructTy
     schema = replace_columns(alteration.schema, columns, alteration.rules)
     lost = lost_columns(alteration.schema, schema)
     _check_droppable(alteration, lost)
-    configuration = dict(alteration.metadata.configuration)
-    listed = configuration.get(STATS_COLUMNS.key)
-    if listed is not None and lost:
-        configuration[STATS_COLUMNS.key] = drop_from_column_list(listed, lost)
+    configuration = _without_statistics(alteration, lost)
     operation = changed_columns("REPLACE COLUMNS", [((), as_declared(f)) for f in columns])
     alteration.commit_schema(schema, operation, configuration=configuration)
+
+
+def _without_statistics(
+    alteration: Alteration, dropped: Sequence[Sequence[str]]
+) -> dict[str, str | None]:
+    """The table's properties, in which columns that are gone are listed for nothing."""
+    configuration = dict(alteration.metadata.configuration)
+    listed = configuration.pop(STATS_COLUMNS.key, None)
+    if listed is not None and (left := drop_from_column_list(listed, dropped)):
+        configuration[STATS_COLUMNS.key] = left
+    return configuration
 
 
 def _check_droppable(alteration: Alteration, paths: Sequence[tuple[str, ...]]) -> None:

@@ -11,11 +11,21 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from pyspark_delta.kernel.ops.row_tracking_backfill import enablement_tags, prepare_row_tracking
+from pyspark_delta.kernel.ops.row_tracking_backfill import enablement_tags
 from pyspark_delta.kernel.protocol.operations import set_table_properties, unset_table_properties
-from pyspark_delta.kernel.protocol.properties import canonical_key, validate_properties
+from pyspark_delta.kernel.protocol.properties import (
+    COLUMN_MAPPING_MODE,
+    canonical_key,
+    validate_properties,
+)
 from pyspark_delta.spark.catalog import TableName, log_of
 from pyspark_delta.spark.commands.alter_table import Alteration
+from pyspark_delta.spark.commands.remove_column_mapping import (
+    is_mapped,
+    may_remove_mapping,
+    run_remove_column_mapping,
+)
+from pyspark_delta.spark.commands.row_tracking_backfill import enable_row_tracking
 
 _ALLOW_ARBITRARY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 _COMMENT = "comment"
@@ -33,7 +43,13 @@ def run_set_properties(
         altering=True,
         allow_arbitrary=checking.setting(_ALLOW_ARBITRARY, False),
     )
-    prepare_row_tracking(log_of(spark, table), changes)
+    log = log_of(spark, table)
+    enable_row_tracking(spark, log, changes)
+    removes = (changes.get(COLUMN_MAPPING_MODE.key) or "").lower() == "none"
+    if removes and is_mapped(checking.metadata) and may_remove_mapping(spark):
+        run_remove_column_mapping(spark, log, keeps_property=True)
+        if len(properties) == 1:
+            return
     alteration = Alteration.start(spark, table)
     old = alteration.metadata
     new = replace(
@@ -47,8 +63,14 @@ def run_set_properties(
 
 def run_unset_properties(spark: SparkSession, table: TableName, keys: Sequence[str]) -> None:
     """Take properties away; those that are not set make no difference."""
-    alteration = Alteration.start(spark, table)
     spelled = [canonical_key(key) for key in keys]
+    alteration = Alteration.start(spark, table)
+    if COLUMN_MAPPING_MODE.key in spelled and is_mapped(alteration.metadata):
+        if may_remove_mapping(spark):
+            run_remove_column_mapping(spark, log_of(spark, table), keeps_property=False)
+            if len(spelled) == 1:
+                return
+        alteration = Alteration.start(spark, table)
     old = alteration.metadata
     left = {key: value for key, value in old.configuration.items() if key not in spelled}
     description = None if _COMMENT in spelled else old.description

@@ -20,6 +20,7 @@ from pyspark_delta.errors.table import (
 )
 from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.ops.clustering_columns import clustering_paths
 from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_defaults import without_exists_defaults
 from pyspark_delta.kernel.protocol.column_mapping import physical_path, without_mapping
@@ -52,9 +53,9 @@ _CLUSTERING_FEATURE = "clustering"
 class TableDefinition:
     """What a user says about a table.
 
-    An empty `schema` means that the log at `location` has it.  With `replaces` an existing table
-    becomes this one, with `creates` one that is missing is made.  A new table has at least the
-    `protocol`.
+    An empty `schema` means that the log at `location` has it, or else that there are no columns.
+    With `replaces` an existing table becomes this one, with `creates` one that is missing is made.
+    A new table has at least the `protocol`.
     """
 
     name: TableName
@@ -139,8 +140,8 @@ def _check_definition(spark: SparkSession, definition: TableDefinition) -> None:
 
 
 def _create(spark: SparkSession, place: TablePlace, definition: TableDefinition) -> None:
-    if not definition.schema.fields:
-        raise _no_schema(place)
+    if not definition.schema.fields and not place.is_managed:
+        _check_has_log(place)
     place.check_empty()
     txn = place.log.start_transaction()
     if definition.protocol is not None:
@@ -207,6 +208,7 @@ def _metadata(
 def _clustering_actions(txn: OptimisticTransaction, definition: TableDefinition) -> list[Action]:
     if not definition.cluster_by:
         return []
+    clustering_paths(txn.metadata, definition.cluster_by)  # refuses what cannot be
     txn.update_protocol(upgraded(txn.protocol, [_CLUSTERING_FEATURE]))
     mode = mapping_mode(txn.metadata)
     return [
@@ -214,20 +216,15 @@ def _clustering_actions(txn: OptimisticTransaction, definition: TableDefinition)
     ]
 
 
-def _no_schema(place: TablePlace) -> SchemaError:
-    name = place.name.shown
-    if place.is_managed:
-        return SchemaError("DELTA_INVALID_MANAGED_TABLE_SYNTAX_NO_SCHEMA", tableName=name)
+def _check_has_log(place: TablePlace) -> None:
+    """Refuse files that no log tells of: a table without columns can have none."""
     if place.has_files():
-        return SchemaError(
+        raise SchemaError(
             "DELTA_CREATE_EXTERNAL_TABLE_WITHOUT_TXN_LOG",
-            tableName=name,
+            tableName=place.name.shown,
             path=place.location,
             logPath=f"{place.location.rstrip('/')}/_delta_log",
         )
-    return SchemaError(
-        "DELTA_CREATE_EXTERNAL_TABLE_WITHOUT_SCHEMA", tableName=name, path=place.location
-    )
 
 
 def _check_same(place: TablePlace, definition: TableDefinition, snapshot: Snapshot) -> None:

@@ -144,9 +144,7 @@ class _Batch:
         with StagedFiles(txn) as staged:
             done = compact(self.jvm, txn, bins, staged, self.layout, tell=tell)
             user_metadata = _user_metadata(self.jvm.spark)
-            version = commit_rewrite(
-                self.log, txn, staged, done, self.operation, user_metadata
-            )
+            version = commit_rewrite(self.log, txn, staged, done, self.operation, user_metadata)
         return done, version
 
 
@@ -258,9 +256,7 @@ def _check_z_order(columns: Sequence[Path], metadata: Metadata, *, checks_stats:
         if len(path) == 1 and path[0].lower() in partitions:
             raise SchemaError("DELTA_ZORDERING_ON_PARTITION_COLUMN", colName=column_name(path))
         if metadata.schema.find(path) is None:
-            raise SchemaError(
-                "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST", columnName=column_name(path)
-            )
+            raise SchemaError("DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST", columnName=column_name(path))
         if not _has_stats(path, metadata):
             without.append(column_name(path))
     if without and checks_stats:

@@ -42,6 +42,13 @@ def null_safe_equal(jvm: JvmSession, left: Column, right: Column) -> Column:
     return column_of(jvm, equal(expression_of(jvm, left), expression_of(jvm, right)))
 
 
+def constant(jvm: JvmSession, value: Column) -> Column:
+    """The value of an expression without columns, computed now; Spark's error when it has none."""
+    frame = jvm.data_frame(jvm.session.range(1).toDF()).select(value)
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    return column_of(jvm, plan.expressions().head().child())
+
+
 def store_policy(jvm: JvmSession) -> StorePolicy:
     """The policy of the session."""
     return StorePolicy(str(jvm.session.sessionState().conf().storeAssignmentPolicy().toString()))

@@ -24,8 +24,9 @@ def stored_column_type(jvm: JvmSession, name: str, text: str) -> StructType:
     """A column of the type that `text` spells; Spark's own error when it is none."""
     kind = jvm.session.sessionState().sqlParser().parseDataType(text)
     metadata = jvm.java_class(f"{_TYPES}.Metadata$").empty()
-    column = jvm.java_class(f"{_TYPES}.StructField")(name, kind, True, metadata)
-    return _stored(jvm, jvm.java_class(f"{_TYPES}.StructType")(jvm.seq([column])))
+    field = jvm.java_class(f"{_TYPES}.StructField")
+    columns = jvm.array(field, [field(name, kind, True, metadata)])
+    return _stored(jvm, jvm.java_class(f"{_TYPES}.StructType")(columns))
 
 
 def _stored(jvm: JvmSession, schema: Any) -> StructType:

@@ -145,6 +145,9 @@ class AlterStatement:
     change: Change
 
 
+_NAMED = frozenset({"UnresolvedTable", "UnresolvedTableOrView", "UnresolvedRelation"})
+
+
 def parse_alter(jvm: JvmSession, sql: str, args: Any = None) -> AlterStatement:
     """The statement that `sql` is; Spark's ParseException when it is none."""
     plan = parsed_plan(jvm, sql, args)
@@ -159,7 +162,7 @@ def _table(plan: Any) -> tuple[str, ...] | None:
     if not children.size():
         return None
     child = children.head()
-    if child.getClass().getSimpleName() not in ("UnresolvedTable", "UnresolvedTableOrView"):
+    if child.getClass().getSimpleName() not in _NAMED:
         return None
     return tuple(items(child.multipartIdentifier()))
 
@@ -201,9 +204,15 @@ def _set_location(jvm: JvmSession, plan: Any) -> Change:
     return SetLocation(location=str(plan.location()), is_of_partition=is_of_partition)
 
 
+def _add_check(jvm: JvmSession, plan: Any) -> Change:
+    return _constraint(plan.checkConstraint(), is_check=True)
+
+
 def _add_constraint(jvm: JvmSession, plan: Any) -> Change:
-    constraint = plan.tableConstraint()
-    is_check = constraint.getClass().getSimpleName() == "CheckConstraint"
+    return _constraint(plan.tableConstraint(), is_check=False)
+
+
+def _constraint(constraint: Any, *, is_check: bool) -> Change:
     characteristic = constraint.userProvidedCharacteristic()
     told = [
         word
@@ -253,6 +262,7 @@ _READERS: Mapping[str, Callable[[JvmSession, Any], Change]] = {
     "SetTableProperties": _set_properties,
     "UnsetTableProperties": _unset_properties,
     "SetTableLocation": _set_location,
+    "AddCheckConstraint": _add_check,
     "AddConstraint": _add_constraint,
     "DropConstraint": _drop_constraint,
     "AlterTableClusterBy": _cluster_by,

@@ -48,6 +48,11 @@ class ParsedInsert:
     replace_alias: str | None = None
     replace_using: tuple[str, ...] = ()
     query: InsertedQuery
+    statement: Any = field(default=None, repr=False, hash=False, compare=False)
+
+    def run_by_spark(self, jvm: JvmSession) -> None:
+        """Let Spark run the INSERT, which is into a table of its own."""
+        plan_frame(jvm, self.statement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,15 @@ def parse_inserts(jvm: JvmSession, sql: str, args: Any = None) -> list[ParsedIns
     return parsed if len(parsed) == len(found) else None
 
 
+def writes_directory(jvm: JvmSession, sql: str, args: Any = None) -> bool:
+    """Whether it is INSERT OVERWRITE DIRECTORY in Delta's format."""
+    plan = parsed_plan(jvm, sql, args)
+    if _kind(plan) != "InsertIntoDir":
+        return False
+    provider = plan.provider()
+    return bool(provider.isDefined()) and str(provider.get()).lower() == "delta"
+
+
 def _insert(jvm: JvmSession, plan: Any, queries: Any) -> ParsedInsert | None:
     if _kind(plan) not in (_INSERT, _REPLACE_WHERE):
         return None
@@ -129,6 +143,7 @@ def _insert(jvm: JvmSession, plan: Any, queries: Any) -> ParsedInsert | None:
     if target is None:
         return None
     query = InsertedQuery(with_queries(jvm, queries, plan.query()))
+    statement = with_queries(jvm, queries, plan)
     if _kind(plan) == _REPLACE_WHERE:
         return ParsedInsert(
             target=target,
@@ -136,6 +151,7 @@ def _insert(jvm: JvmSession, plan: Any, queries: Any) -> ParsedInsert | None:
             by_name=bool(plan.isByName()),
             replace_where=column_of(jvm, plan.deleteExpr()),
             query=query,
+            statement=statement,
         )
     spec = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(plan.partitionSpec())
     return ParsedInsert(
@@ -148,6 +164,7 @@ def _insert(jvm: JvmSession, plan: Any, queries: Any) -> ParsedInsert | None:
         if_not_exists=bool(plan.ifPartitionNotExists()),
         evolves=bool(plan.withSchemaEvolution()),
         query=query,
+        statement=statement,
         **_criteria(jvm, plan.replaceCriteriaOpt()),
     )
 

@@ -23,6 +23,7 @@ from pyspark_delta.spark.jvm.versions import default_arguments
 
 _CREATES = ("CreateTable", "CreateTableAsSelect")
 _REPLACES = ("ReplaceTable", "ReplaceTableAsSelect")
+_BUCKETS = ("bucket(", "sorted_bucket(")
 _PLAIN_PARTITION, _CLUSTERING = "IdentityTransform", "ClusterByTransform"
 
 
@@ -43,7 +44,8 @@ class TableStatement:
     """CREATE [OR REPLACE] TABLE or REPLACE TABLE, with or without AS SELECT.
 
     `schema` has Spark's metadata for generated, identity and default columns.  `transforms` are
-    the partitions by something else than a column, as Spark prints them.
+    the partitions by something else than a column, as Spark prints them; buckets are none of
+    them.
     """
 
     creates: bool
@@ -55,27 +57,13 @@ class TableStatement:
     partition_by: tuple[str, ...]
     cluster_by: tuple[tuple[str, ...], ...]
     transforms: tuple[str, ...]
+    has_buckets: bool
     has_constraints: bool
     location: str | None
     comment: str | None
     properties: Mapping[str, str] = field(hash=False)
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
     query: Query | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InsertStatement:
-    """INSERT INTO or OVERWRITE; `partitions` has None for a column without a value.
-
-    `has_criteria` says that REPLACE WHERE, ON or USING chooses what is replaced.
-    """
-
-    overwrite: bool
-    by_name: bool
-    columns: tuple[str, ...]
-    partitions: Mapping[str, str | None] = field(hash=False)
-    evolves_schema: bool
-    has_criteria: bool
-    query: Query
 
 
 def parse_table_statement(jvm: JvmSession, sql: str) -> TableStatement | None:
@@ -98,29 +86,14 @@ def parse_table_statement(jvm: JvmSession, sql: str) -> TableStatement | None:
         schema=StructType() if has_query else _schema(jvm, plan.tableSchema()),
         partition_by=partitions,
         cluster_by=clusters,
-        transforms=others,
+        transforms=tuple(each for each in others if not each.startswith(_BUCKETS)),
+        has_buckets=any(each.startswith(_BUCKETS) for each in others),
         has_constraints=spec.constraints().size() > 0,
         location=_option(spec.location()),
         comment=_option(spec.comment()),
         properties=_text_map(jvm, spec.properties()),
+        options={each._1(): str(each._2()) for each in items(spec.optionExpression().options())},
         query=_query(plan.query(), sql) if has_query else None,
-    )
-
-
-def parse_insert(jvm: JvmSession, sql: str) -> InsertStatement | None:
-    """The INSERT that `sql` is; None when it is something else."""
-    plan = jvm.session.sessionState().sqlParser().parsePlan(sql)
-    if plan.getClass().getSimpleName() != "InsertIntoStatement":
-        return None
-    spec = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(plan.partitionSpec())
-    return InsertStatement(
-        overwrite=bool(plan.overwrite()),
-        by_name=bool(plan.byName()),
-        columns=tuple(items(plan.userSpecifiedCols())),
-        partitions={key: _option(value) for key, value in spec.items()},
-        evolves_schema=_flag(plan, "withSchemaEvolution"),
-        has_criteria=_has_criteria(plan),
-        query=_query(plan.query(), sql),
     )
 
 
@@ -214,14 +187,3 @@ def _text_map(jvm: JvmSession, scala_map: Any) -> dict[str, str]:
 
 def _option(scala_option: Any) -> str | None:
     return scala_option.get() if scala_option.isDefined() else None
-
-
-def _flag(plan: Any, name: str) -> bool:
-    """A field that an older Spark does not have is false."""
-    return bool(getattr(plan, name)()) if name in dir(plan) else False
-
-
-def _has_criteria(plan: Any) -> bool:
-    if "replaceCriteriaOpt" not in dir(plan):
-        return False
-    return bool(plan.replaceCriteriaOpt().isDefined())

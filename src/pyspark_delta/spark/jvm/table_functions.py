@@ -76,7 +76,9 @@ class _Builder:
 
 
 def _identifier(jvm: JvmSession, name: str) -> Any:
-    return jvm.java_class("org.apache.spark.sql.catalyst.FunctionIdentifier")(name)
+    """The whole name: Spark keeps functions that come with a session among its own."""
+    identifier = jvm.java_class("org.apache.spark.sql.catalyst.FunctionIdentifier")
+    return identifier(name, jvm.some("builtin"), jvm.some("system"))
 
 
 def _argument(jvm: JvmSession, expression: Any) -> Argument:
@@ -101,4 +103,4 @@ def _value(value: Any, kind: str) -> object:
         return _EPOCH.replace(tzinfo=None) + timedelta(microseconds=value)
     if kind == "date":
         return date(1970, 1, 1) + timedelta(days=value)
-    return value if isinstance(value, int) else str(value.toString())
+    return str(value.toString()) if kind.startswith("string") else value

@@ -26,6 +26,7 @@ from pyspark_delta.spark.commands.alter_properties import (
     run_unset_properties,
 )
 from pyspark_delta.spark.commands.sync_identity import run_sync_identity
+from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parsed_alters import (
     AddColumns,
@@ -46,6 +47,7 @@ from pyspark_delta.spark.jvm.parsed_alters import (
 )
 from pyspark_delta.spark.jvm.plans import empty_frame
 from pyspark_delta.spark.sql.check_text import check_text
+from pyspark_delta.spark.sql.drop_feature import run_drop_feature
 from pyspark_delta.spark.sql.grammar import StatementReader, StatementSyntaxError
 from pyspark_delta.spark.sql.requests import Request, delta_target
 from pyspark_delta.spark.sql.targets import changed_table
@@ -66,9 +68,13 @@ def run_alter(request: Request) -> DataFrame | None:
     name = delta_target(request)
     if name is None and request.head.target:
         return None
-    if name is not None and (column := _synced_column(request.sql)) is not None:
-        run_sync_identity(spark, name, column)
-        return empty_frame(jvm)
+    if name is not None and request.head.verb == "ALTER TABLE":
+        dropped = run_drop_feature(request, name)
+        if dropped is not None:
+            return dropped
+        if (column := _synced_column(request.sql)) is not None:
+            run_sync_identity(spark, name, column)
+            return empty_frame(jvm)
     statement = parse_alter(jvm, request.sql, request.args)
     if name is None and statement.table is not None:
         name = changed_table(spark, statement.table)
@@ -139,7 +145,7 @@ def _run(spark: SparkSession, name: TableName, change: Change) -> None:
         case CommentOnTable(comment=comment):
             run_comment(spark, name, comment)
         case SetLocation(is_of_partition=True):
-            raise _no_partitions(name)
+            raise _no_partitions(spark, name)
         case SetLocation(location=location):
             run_set_location(spark, name, location)
         case ClusterBy(columns=paths):
@@ -147,34 +153,36 @@ def _run(spark: SparkSession, name: TableName, change: Change) -> None:
         case AddConstraint():
             _add_constraint(spark, name, change)
         case DropConstraint(cascade=True):
-            raise OperationNotAllowedError(
-                "UNSUPPORTED_FEATURE.TABLE_OPERATION", tableName=name.shown, operation="CASCADE"
-            )
+            raise _unsupported(spark, name, "DROP CONSTRAINT CASCADE")
         case DropConstraint(name=constraint, if_exists=if_exists):
             run_drop_constraint(spark, name, constraint, if_exists=if_exists)
         case OtherAlter(kind=kind):
-            raise _refusal(kind, name)
+            raise _refusal(spark, kind, name)
 
 
 def _add_constraint(spark: SparkSession, name: TableName, change: AddConstraint) -> None:
     if change.text is None or change.name is None or change.characteristic:
-        raise OperationNotAllowedError(
-            "UNSUPPORTED_FEATURE.TABLE_OPERATION", tableName=name.shown, operation="ADD CONSTRAINT"
-        )
+        raise _unsupported(spark, name, "ADD CONSTRAINT")
     run_add_constraint(spark, name, change.name, check_text(change.text))
 
 
-def _refusal(kind: str, name: TableName) -> OperationNotAllowedError:
+def _refusal(spark: SparkSession, kind: str, name: TableName) -> Exception:
     if kind in _PARTITIONS:
-        return _no_partitions(name)
+        return _no_partitions(spark, name)
     if kind in _FOR_HIVE:
-        return OperationNotAllowedError("NOT_SUPPORTED_COMMAND_FOR_V2_TABLE", cmd=_FOR_HIVE[kind])
+        return analysis_error(
+            JvmSession(spark), "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE", cmd=_FOR_HIVE[kind]
+        )
     return OperationNotAllowedError(
         "DELTA_OPERATION_NOT_ALLOWED_DETAIL", operation="ALTER TABLE", tableName=name.shown
     )
 
 
-def _no_partitions(name: TableName) -> OperationNotAllowedError:
-    return OperationNotAllowedError(
-        "INVALID_PARTITION_OPERATION.PARTITION_MANAGEMENT_IS_UNSUPPORTED", name=name.shown
-    )
+def _no_partitions(spark: SparkSession, name: TableName) -> Exception:
+    condition = "INVALID_PARTITION_OPERATION.PARTITION_MANAGEMENT_IS_UNSUPPORTED"
+    return analysis_error(JvmSession(spark), condition, name=name.shown)
+
+
+def _unsupported(spark: SparkSession, name: TableName, operation: str) -> Exception:
+    condition = "UNSUPPORTED_FEATURE.TABLE_OPERATION"
+    return analysis_error(JvmSession(spark), condition, tableName=name.shown, operation=operation)

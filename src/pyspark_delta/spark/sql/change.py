@@ -2,86 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from pyspark_delta.errors.table import OperationNotAllowedError, TableNotFoundError
-from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.catalog import TableName, log_of
+from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError, TableNotFoundError
+from pyspark_delta.spark.catalog import log_of
 from pyspark_delta.spark.commands.delete import run_delete
 from pyspark_delta.spark.commands.merge_clauses import Default, MergeClause
 from pyspark_delta.spark.commands.merge_request import MergeRequest
 from pyspark_delta.spark.commands.truncate import run_truncate
 from pyspark_delta.spark.commands.update import run_update
-from pyspark_delta.spark.jvm.catalog import SESSION_CATALOG
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.named_rows import named_rows
 from pyspark_delta.spark.jvm.parameters import are_arguments
 from pyspark_delta.spark.jvm.parsed_changes import (
     ParsedClause,
     ParsedDelete,
     ParsedMerge,
-    ParsedTarget,
     ParsedTruncate,
     ParsedUpdate,
     parse_change,
 )
-from pyspark_delta.spark.jvm.path_catalog import PATH_DATABASE
 from pyspark_delta.spark.jvm.plans import empty_frame
-from pyspark_delta.spark.sql.requests import Request, resolvable
-from pyspark_delta.spark.sql.targets import changed_table
+from pyspark_delta.spark.reader import read_snapshot
+from pyspark_delta.spark.sql.requests import Request, parsed_statement
+from pyspark_delta.spark.sql.targets import ChangedTable, changed_table, inserted_table
 from pyspark_delta.spark.table_merges import merge_into
 
 
 def run_change(request: Request) -> DataFrame | None:
     """Run the statement; None when its table is not Delta's."""
-    table = changed_table(request.spark, request.head.target) if request.head.target else None
-    if (table is None and request.head.target) or not are_arguments(request.args):
+    spark, verb, named = request.spark, request.head.verb, request.head.target
+    target = _target(spark, named, verb) if named else None
+    if (target is None and named) or not are_arguments(request.args):
         return None
-    spark = request.spark
-    parsed = parse_change(JvmSession(spark), resolvable(spark, request.sql), request.args)
+    parsed = parsed_statement(request, parse_change)
     if parsed is None:
         return None
-    if table is None:
+    if target is None:
         # Named by IDENTIFIER(...), which the parser has made a name.
-        table = changed_table(spark, parsed.target.name)
-    if table is None:
+        target = _target(spark, parsed.target.name, verb)
+    if target is None:
         return None
-    return _RUNNERS[type(parsed)](request, table, parsed)
+    if not log_of(spark, target.table).table_exists:
+        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=target.table.shown)
+    if parsed.target.alias is not None:
+        target = replace(target, called=(parsed.target.alias,))
+    return _RUNNERS[type(parsed)](spark, target, parsed)
 
 
-def _update(request: Request, table: TableName, parsed: ParsedUpdate) -> DataFrame:
-    log, called = _log(request, table), _called(request, table, parsed.target)
-    done = run_update(request.spark, log, parsed.assignments, parsed.condition, alias=called)
-    return done.frame(request.spark)
+def _target(spark: SparkSession, name: Sequence[str], verb: str) -> ChangedTable | None:
+    if verb.startswith("TRUNCATE"):
+        table = inserted_table(spark, name)
+        return None if table is None else ChangedTable(table, ())
+    return changed_table(spark, name, verb)
 
 
-def _delete(request: Request, table: TableName, parsed: ParsedDelete) -> DataFrame:
-    log, called = _log(request, table), _called(request, table, parsed.target)
-    return run_delete(request.spark, log, parsed.condition, alias=called).frame(request.spark)
+def _update(spark: SparkSession, target: ChangedTable, parsed: ParsedUpdate) -> DataFrame:
+    log = log_of(spark, target.table)
+    try:
+        done = run_update(spark, log, parsed.assignments, parsed.condition, alias=target.called)
+    except SchemaError as error:
+        if error.condition == "DELTA_MISSING_SET_COLUMN":
+            # Spark has looked such names up before anybody else does: its error is the known one.
+            rows = named_rows(read_snapshot(spark, log.update()), target.called)
+            rows.select(*[F.col(name) for name, _ in parsed.assignments])
+        raise
+    return done.frame(spark)
 
 
-def _merge(request: Request, table: TableName, parsed: ParsedMerge) -> DataFrame:
-    _log(request, table)
+def _delete(spark: SparkSession, target: ChangedTable, parsed: ParsedDelete) -> DataFrame:
+    log = log_of(spark, target.table)
+    return run_delete(spark, log, parsed.condition, alias=target.called).frame(spark)
+
+
+def _merge(spark: SparkSession, target: ChangedTable, parsed: ParsedMerge) -> DataFrame:
     merge = MergeRequest(
-        source=parsed.source_rows(JvmSession(request.spark)),
+        source=parsed.source_rows(JvmSession(spark)),
         condition=parsed.condition,
         clauses=tuple(map(_clause, parsed.clauses)),
-        called=_called(request, table, parsed.target),
+        called=target.called,
         evolves=parsed.evolves,
     )
-    return merge_into(request.spark, table, merge).counts.frame(request.spark)
+    return merge_into(spark, target.table, merge).counts.frame(spark)
 
 
-def _truncate(request: Request, table: TableName, parsed: ParsedTruncate) -> DataFrame:
+def _truncate(spark: SparkSession, target: ChangedTable, parsed: ParsedTruncate) -> DataFrame:
     if parsed.has_partition:
         raise OperationNotAllowedError("DELTA_TRUNCATE_TABLE_PARTITION_NOT_SUPPORTED")
-    run_truncate(request.spark, _log(request, table))
-    return empty_frame(JvmSession(request.spark))
+    run_truncate(spark, log_of(spark, target.table))
+    return empty_frame(JvmSession(spark))
 
 
-_RUNNERS: dict[type, Callable[[Request, TableName, Any], DataFrame]] = {
+_RUNNERS: dict[type, Callable[[SparkSession, ChangedTable, Any], DataFrame]] = {
     ParsedUpdate: _update,
     ParsedDelete: _delete,
     ParsedMerge: _merge,
@@ -101,21 +118,3 @@ def _clause(parsed: ParsedClause) -> MergeClause:
             (each.name, Default.VALUE if each.value is None else each.value) for each in assignments
         ),
     )
-
-
-def _log(request: Request, table: TableName) -> DeltaLog:
-    """The log of a table that must be there."""
-    log = log_of(request.spark, table)
-    if not log.table_exists:
-        raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=table.shown)
-    return log
-
-
-def _called(request: Request, table: TableName, target: ParsedTarget) -> tuple[str, ...]:
-    """What expressions may call the table: its alias alone, or else all parts of its name."""
-    if target.alias is not None:
-        return (target.alias,)
-    if table.path is not None:
-        return (SESSION_CATALOG, PATH_DATABASE, table.path)
-    assert table.entry is not None
-    return table.entry.parts

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from pyspark.errors import ParseException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.spark.catalog import TableName, look_up
 from pyspark_delta.spark.commands.create_table import TableDefinition, run_create_table
+from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser import Query, TableStatement, parse_table_statement
 from pyspark_delta.spark.jvm.plans import empty_frame
@@ -41,7 +43,8 @@ def run_define(request: Request) -> DataFrame | None:
     name = look_up(spark, statement.name)
     if name is None:
         return None
-    _check_supported(statement)
+    _check_supported(spark, name, statement)
+    statement = _with_options(statement)
     if statement.query is not None:
         _define_from_query(request, name, statement, statement.query)
     else:
@@ -82,11 +85,28 @@ def _define_from_query(
     make_table(request.spark, name, rows, verb)
 
 
-def _check_supported(statement: TableStatement) -> None:
-    asks = (
-        ("Partitioning by expressions", statement.transforms),
-        ("CREATE TABLE with constraints", statement.has_constraints),
-    )
-    for what, found in asks:
-        if found:
-            raise OperationNotAllowedError("DELTA_OPERATION_NOT_ALLOWED", operation=what)
+def _with_options(statement: TableStatement) -> TableStatement:
+    """OPTIONS are properties too, under two keys, but for the path, which is the location."""
+    options = dict(statement.options)
+    path = next((key for key in options if key.lower() == "path"), None)
+    location = statement.location if path is None else options.pop(path)
+    options |= {f"option.{key}": value for key, value in options.items()}
+    return replace(statement, location=location, properties={**options, **statement.properties})
+
+
+def _check_supported(spark: SparkSession, name: TableName, statement: TableStatement) -> None:
+    if statement.transforms:
+        operation = "Partitioning by expressions"
+        raise OperationNotAllowedError("DELTA_OPERATION_NOT_ALLOWED", operation=operation)
+    if statement.has_buckets:
+        raise OperationNotAllowedError(
+            "DELTA_OPERATION_NOT_ALLOWED_DETAIL", operation="Bucketing", tableName=name.shown
+        )
+    if statement.has_constraints:
+        shown = ".".join(f"`{part}`" for part in statement.name)
+        raise analysis_error(
+            JvmSession(spark),
+            "UNSUPPORTED_FEATURE.TABLE_OPERATION",
+            tableName=shown,
+            operation="table constraint",
+        )

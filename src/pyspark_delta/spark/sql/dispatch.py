@@ -10,9 +10,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_delta.errors.table import TableNotFoundError
-from pyspark_delta.spark.catalog import log_of
-from pyspark_delta.spark.jvm.catalog import drop_entry
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser import syntax_error
 from pyspark_delta.spark.jvm.plans import empty_frame
@@ -22,13 +19,14 @@ from pyspark_delta.spark.sql.clone import run_clone_statement
 from pyspark_delta.spark.sql.convert import run_convert
 from pyspark_delta.spark.sql.define import run_define
 from pyspark_delta.spark.sql.describe import run_describe, run_detail, run_history
+from pyspark_delta.spark.sql.drop import run_drop
 from pyspark_delta.spark.sql.generate import run_generate_statement
 from pyspark_delta.spark.sql.grammar import StatementSyntaxError
 from pyspark_delta.spark.sql.heads import head
 from pyspark_delta.spark.sql.insert import run_insert
 from pyspark_delta.spark.sql.optimize import run_optimize_statement, run_reorg_statement
 from pyspark_delta.spark.sql.refused import run_refused
-from pyspark_delta.spark.sql.requests import Request, delta_target, resolvable
+from pyspark_delta.spark.sql.requests import Request, resolvable
 from pyspark_delta.spark.sql.restore import run_restore_statement
 from pyspark_delta.spark.sql.show import run_show
 
@@ -48,19 +46,6 @@ def run_statement(
     return run(resolvable(spark, sql))
 
 
-def _drop(request: Request) -> DataFrame | None:
-    """Spark drops tables, files included; only it looks at one first, and a log may be gone."""
-    name = delta_target(request)
-    if name is None or name.entry is None:
-        return None
-    try:
-        log_of(request.spark, name).update()
-    except TableNotFoundError:
-        drop_entry(JvmSession(request.spark), name.entry)
-        return empty_frame(JvmSession(request.spark))
-    return None
-
-
 def _define(request: Request) -> DataFrame | None:
     """A table from columns, from a query, or from another table's files."""
     cloned = run_clone_statement(request)
@@ -77,7 +62,7 @@ _RUNNERS: dict[str, Callable[[Request], DataFrame | None]] = {
     "REPLACE TABLE": _define,
     "INSERT INTO": run_insert,
     "INSERT OVERWRITE": run_insert,
-    "DROP TABLE": _drop,
+    "DROP TABLE": run_drop,
     "OPTIMIZE": run_optimize_statement,
     "REORG TABLE": run_reorg_statement,
     "CONVERT TO DELTA": _convert,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,41 +19,60 @@ from pyspark_delta.kernel.protocol.identity_columns import is_identity
 from pyspark_delta.kernel.protocol.types import StructField
 from pyspark_delta.spark.catalog import TableName, log_of
 from pyspark_delta.spark.column_alignment import column
+from pyspark_delta.spark.jvm.catalyst import constant
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parameters import are_arguments
-from pyspark_delta.spark.jvm.parsed_inserts import InsertedQuery, ParsedInsert, parse_inserts
+from pyspark_delta.spark.jvm.parsed_inserts import (
+    InsertedQuery,
+    ParsedInsert,
+    parse_inserts,
+    writes_directory,
+)
 from pyspark_delta.spark.jvm.plans import empty_frame
 from pyspark_delta.spark.jvm.table_plan import quoted_name
 from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.sql.requests import Request, resolvable
-from pyspark_delta.spark.sql.targets import changed_table
+from pyspark_delta.spark.reader import read_snapshot
+from pyspark_delta.spark.sql.requests import Request, parsed_statement
+from pyspark_delta.spark.sql.targets import inserted_table
 from pyspark_delta.spark.table_writes import TableRows, insert_rows
 from pyspark_delta.spark.types import to_spark_type
 
+_NOT_A_TABLE = ("DIRECTORY", "LOCAL")
+# One FROM may serve several INSERTs.
+_FROM = re.compile(r"\s*(?:FROM|WITH)\b", re.IGNORECASE)
 _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+_AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 _NULLS_FOR_MISSING = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
 
 
 def run_insert(request: Request) -> DataFrame | None:
-    """Write the rows of a query or of VALUES; None when the table is not Delta's."""
-    spark, named = request.spark, request.head.target
-    if (named and changed_table(spark, named) is None) or not are_arguments(request.args):
+    """Write the rows of a query or of VALUES; None when no table is Delta's."""
+    spark, named, jvm = request.spark, request.head.target, JvmSession(request.spark)
+    if not are_arguments(request.args):
         return None
-    jvm = JvmSession(spark)
-    parsed = parse_inserts(jvm, resolvable(spark, request.sql), request.args)
+    may_be_directory = bool(named) and named[0].upper() in _NOT_A_TABLE
+    if may_be_directory and writes_directory(jvm, request.sql, request.args):
+        raise OperationNotAllowedError(
+            "DELTA_OPERATION_NOT_ALLOWED", operation="INSERT OVERWRITE DIRECTORY"
+        )
+    if named and not _FROM.match(request.sql) and inserted_table(spark, named) is None:
+        return None
+    parsed = parsed_statement(request, parse_inserts)
     if parsed is None:
         return None
-    tables = [changed_table(spark, each.target.name) for each in parsed]
-    ours = [table for table in tables if table is not None]
-    if not ours:
+    tables = [inserted_table(spark, each.target.name) for each in parsed]
+    if all(table is None for table in tables):
         return None
-    if len(ours) < len(tables):
-        raise OperationNotAllowedError(
-            "DELTA_OPERATION_NOT_ALLOWED", operation="INSERT into Delta and other tables at once"
-        )
     may_have_default = "default" in request.sql.lower()
-    for table, each in zip(ours, parsed, strict=True):
-        _Insert(spark, table, each, may_have_default).run()
+    # All of them read the tables as they were before the first of them wrote.
+    prepared = [
+        partial(each.run_by_spark, jvm)
+        if table is None
+        else _Insert(spark, table, each, may_have_default).prepared()
+        for table, each in zip(tables, parsed, strict=True)
+    ]
+    for write in prepared:
+        write()
     return empty_frame(jvm)
 
 
@@ -65,19 +85,22 @@ class _Insert:
     parsed: ParsedInsert
     may_have_default: bool
 
-    def run(self) -> None:
-        """Bring the rows into the table's shape, and write them."""
+    def prepared(self) -> Callable[[], None]:
+        """Bring the rows into the table's shape; the call writes them."""
         parsed, metadata = self.parsed, log_of(self.spark, self.table).update().metadata
-        fixed = _fixed(parsed, metadata)
+        fixed = self._fixed(metadata)
         if parsed.if_not_exists:
             raise OperationNotAllowedError(
                 "UNSUPPORTED_FEATURE.INSERT_PARTITION_SPEC_IF_NOT_EXISTS",
                 tableName=self.table.shown,
             )
+        self._check_list(metadata)
         data, by_position = self._data(metadata, fixed)
         if not by_position:
+            self._check_names(metadata, data.columns)
             self._check_missing(metadata, data.columns)
-        insert_rows(
+        return partial(
+            insert_rows,
             self.spark,
             self.table,
             TableRows(data=data, options=self._options()),
@@ -85,6 +108,21 @@ class _Insert:
             by_position=by_position,
             replace_where=self._replace_where(fixed),
         )
+
+    def _fixed(self, metadata: Metadata) -> dict[str, Column]:
+        """The values of PARTITION (...), by the names of columns as the table spells them."""
+        parsed, jvm = self.parsed, JvmSession(self.spark)
+        known = {name.lower(): name for name in metadata.partition_columns}
+        for name in (*parsed.fixed, *parsed.open):
+            if name.lower() not in known:
+                raise SchemaError("NON_PARTITION_COLUMN", columnName=quoted_name(name))
+        fixed = {known[name.lower()]: text for name, text in parsed.fixed.items()}
+        listed = {name.lower() for name in parsed.columns}
+        for name in fixed:
+            if name.lower() in listed:
+                raise SchemaError("STATIC_PARTITION_COLUMN_IN_INSERT_COLUMN_LIST", staticName=name)
+        types = {f.name: to_spark_type(f.data_type) for f in metadata.schema if f.name in fixed}
+        return {name: constant(jvm, F.lit(text).cast(types[name])) for name, text in fixed.items()}
 
     @property
     def _replaces_some(self) -> bool:
@@ -128,14 +166,15 @@ class _Insert:
         elif not parsed.by_name:
             if not fixed and not left_out:
                 return data, True
-            self._check_arity(free, data.columns)
-            data = data.toDF(*free)
+            self._check_enough(metadata, len(fixed) + len(data.columns))
+            more = data.columns[len(free) :]
+            data = data.toDF(*free, *more)
             if not left_out:
                 values = [
                     fixed[f.name].alias(f.name) if f.name in fixed else column(f.name)
                     for f in metadata.schema
                 ]
-                return data.select(*values), True
+                return data.select(*values, *map(column, more)), True
         kept = [name for name in data.columns if name not in left_out]
         values = [value.alias(name) for name, value in fixed.items()]
         if values or len(kept) < len(data.columns):
@@ -158,11 +197,50 @@ class _Insert:
         }
         return query.with_defaults(JvmSession(self.spark), texts), frozenset(left_out)
 
-    def _check_arity(self, wanted: Sequence[str], given: Sequence[str]) -> None:
-        if len(wanted) == len(given):
+    @property
+    def _may_evolve(self) -> bool:
+        return self.parsed.evolves or self.spark.conf.get(_AUTO_MERGE, "false") == "true"
+
+    def _check_list(self, metadata: Metadata) -> None:
+        """The columns that the statement lists are the table's, each of them once."""
+        columns = self.parsed.columns
+        known = [name.lower() for name in columns]
+        for name in columns:
+            if known.count(name.lower()) > 1:
+                raise SchemaError("COLUMN_ALREADY_EXISTS", columnName=quoted_name(name))
+        if not self._may_evolve and any(name not in metadata.schema for name in columns):
+            # Spark's error for a name that it cannot find, with the columns that there are.
+            rows = read_snapshot(self.spark, log_of(self.spark, self.table).update())
+            rows.select(*map(column, columns))
+
+    def _check_names(self, metadata: Metadata, given: Sequence[str]) -> None:
+        """The columns of the rows are the table's, where they are to be found by name."""
+        if self._may_evolve:
             return
-        kind = "TOO_MANY" if len(given) > len(wanted) else "NOT_ENOUGH"
-        raise SchemaError(
+        if len(given) > len(metadata.schema):
+            raise self._arity("TOO_MANY", metadata.schema.names, given)
+        for name in given:
+            if name not in metadata.schema:
+                listed = ", ".join(metadata.schema.names)
+                raise SchemaError("DELTA_MISSING_COLUMN", columnName=name, columnList=listed)
+
+    def _check_enough(self, metadata: Metadata, given: int) -> None:
+        if given < len(metadata.schema):
+            raise SchemaError(
+                "DELTA_INSERT_COLUMN_ARITY_MISMATCH",
+                tableName=self.table.shown,
+                columnName="not enough data columns",
+                numColumns=len(metadata.schema),
+                insertColumns=given,
+            )
+
+    def _check_arity(self, wanted: Sequence[str], given: Sequence[str]) -> None:
+        if len(wanted) != len(given):
+            kind = "TOO_MANY" if len(given) > len(wanted) else "NOT_ENOUGH"
+            raise self._arity(kind, wanted, given)
+
+    def _arity(self, kind: str, wanted: Sequence[str], given: Sequence[str]) -> SchemaError:
+        return SchemaError(
             f"INSERT_COLUMN_ARITY_MISMATCH.{kind}_DATA_COLUMNS",
             tableName=self.table.shown,
             tableColumns=", ".join(wanted),
@@ -178,24 +256,6 @@ class _Insert:
             has_value = current_default(f) or is_identity(f) or generation_expression(f)
             if f.name.lower() not in known and not has_value:
                 raise SchemaError("DELTA_INSERT_COLUMN_MISMATCH", columnName=f.name)
-
-
-def _fixed(parsed: ParsedInsert, metadata: Metadata) -> dict[str, Column]:
-    """The values of PARTITION (...), by the names of columns as the table spells them."""
-    known = {name.lower(): name for name in metadata.partition_columns}
-    for name in (*parsed.fixed, *parsed.open):
-        if name.lower() not in known:
-            raise SchemaError("NON_PARTITION_COLUMN", columnName=quoted_name(name))
-    return {
-        known[name.lower()]: _typed(metadata, known[name.lower()], text)
-        for name, text in parsed.fixed.items()
-    }
-
-
-def _typed(metadata: Metadata, name: str, text: str | None) -> Column:
-    f = metadata.schema.get(name)
-    assert f is not None
-    return F.lit(text).cast(to_spark_type(f.data_type))
 
 
 def _default(f: StructField) -> str:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.spark.catalog import TableName, look_up_relation
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser import Query
+from pyspark_delta.spark.sql.change_names import with_change_calls
 from pyspark_delta.spark.sql.heads import Head
 from pyspark_delta.spark.sql.path_names import with_path_names
 from pyspark_delta.spark.sql.version_names import with_version_names
+
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,18 @@ def query_rows(request: Request, query: Query) -> DataFrame:
     return query.frame(JvmSession(request.spark))
 
 
+def parsed_statement(request: Request, parse: Callable[[JvmSession, str, Any], Parsed]) -> Parsed:
+    """What a parser makes of the statement, in names that Spark can resolve."""
+    jvm, text = JvmSession(request.spark), resolvable(request.spark, request.sql)
+    try:
+        return parse(jvm, text, request.args)
+    except ParseException:
+        if text != request.sql:
+            # The error is to show the statement as it was written.
+            parse(jvm, request.sql, request.args)
+        raise
+
+
 def resolvable(spark: SparkSession, sql: str) -> str:
     """`sql` with names that Spark can resolve for path tables, and for tables at a version."""
-    return with_version_names(spark, with_path_names(sql))
+    return with_version_names(spark, with_path_names(with_change_calls(spark, sql)))

@@ -1,15 +1,78 @@
-"""The table that a statement changes, by the name that the statement has for it."""
+"""The table that a statement changes, by the name that the statement has for it.
+
+A temporary view that shows a table as it is, or some of its columns, stands for the table.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from pyspark_delta.spark.catalog import TableName, look_up_relation
+from pyspark_delta.errors.table import OperationNotAllowedError
+from pyspark_delta.spark.catalog import TableName, is_path_name, look_up, look_up_relation
+from pyspark_delta.spark.jvm.catalog import SESSION_CATALOG, is_temporary_view
+from pyspark_delta.spark.jvm.file_index import sources_in
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.path_catalog import PATH_DATABASE
+from pyspark_delta.spark.jvm.view_plans import catalog_name, relation_frame, shows_all_rows
+from pyspark_delta.spark.reader import read_snapshot
+from pyspark_delta.spark.snapshot_source import SnapshotSource
+from pyspark_delta.spark.table_access import hadoop_location
 
 
-def changed_table(spark: SparkSession, name: Sequence[str]) -> TableName | None:
-    """The Delta table of that name; None when the statement is not about one."""
+@dataclass(frozen=True, slots=True)
+class ChangedTable:
+    """A Delta table, and what expressions may call it: all parts of its name, or a view's."""
+
+    table: TableName
+    called: tuple[str, ...]
+
+
+def changed_table(spark: SparkSession, name: Sequence[str], verb: str) -> ChangedTable | None:
+    """The Delta table of that name; None when the statement is not about one.
+
+    An error when it is a view of one that cannot be changed through it.
+    """
+    jvm = JvmSession(spark)
+    if not is_path_name(name) and is_temporary_view(jvm, name):
+        table = _table_behind(spark, name, verb, is_temporary=True)
+        return None if table is None else ChangedTable(table, tuple(name))
+    found = look_up(spark, name)
+    if found is None:
+        return None
+    if found.path is not None:
+        return ChangedTable(found, (SESSION_CATALOG, PATH_DATABASE, found.path))
+    if found.entry is not None and found.entry.is_view:
+        _table_behind(spark, name, verb, is_temporary=False)
+    if found.entry is None or not found.is_delta:
+        return None
+    return ChangedTable(found, found.entry.parts)
+
+
+def inserted_table(spark: SparkSession, name: Sequence[str]) -> TableName | None:
+    """As `changed_table`, for INSERT, which no view takes."""
     found = look_up_relation(spark, name)
     return found if found is not None and found.is_delta else None
+
+
+def _table_behind(
+    spark: SparkSession, name: Sequence[str], verb: str, *, is_temporary: bool
+) -> TableName | None:
+    """The table that a view shows; None when there is no Delta table in it."""
+    view = relation_frame(JvmSession(spark), name)
+    sources = sources_in(view)
+    if len(sources) != 1 or not isinstance(sources[0], SnapshotSource):
+        return None
+    source = sources[0]
+    if not is_temporary:
+        raise OperationNotAllowedError("DELTA_UNSUPPORTED_SOURCE", operation=f"{verb} destination")
+    place = hadoop_location(source.snapshot.store.root_uri)
+    whole = read_snapshot(spark, source.snapshot)
+    if source.is_time_travel or not shows_all_rows(view, whole):
+        raise OperationNotAllowedError("DELTA_UNEXPECTED_PARTIAL_SCAN", path=place)
+    known = catalog_name(view)
+    if known is not None and known[0].lower() == SESSION_CATALOG:
+        return look_up(spark, known)
+    return TableName(path=place)

@@ -1,0 +1,185 @@
+"""INSERT in SQL: partitions, columns by name and place, DEFAULT, what is replaced, many tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pyspark_delta import enable
+from pyspark_delta.errors import DeltaError
+from pyspark_delta.spark.catalog import table_log
+from tests.support.catalog_tables import own_database, rows
+from tests.support.spark_tables import conf
+
+
+@pytest.fixture
+def db(spark: SparkSession) -> Iterator[str]:
+    enable(spark)
+    with own_database(spark) as name:
+        yield name
+
+
+@pytest.fixture
+def parts(spark: SparkSession, db: str) -> str:
+    """A table of two partition columns, which stand in the middle and at the end."""
+    spark.sql("CREATE TABLE t (a INT, p INT, b STRING, q STRING) USING delta PARTITIONED BY (p, q)")
+    spark.sql("INSERT INTO t VALUES (1, 1, 'x', 'm'), (2, 2, 'y', 'm'), (3, 1, 'z', 'n')")
+    return "t"
+
+
+@pytest.fixture
+def defaults(spark: SparkSession, db: str) -> str:
+    """A table whose columns get values by themselves."""
+    spark.sql(
+        "CREATE TABLE d (id BIGINT, c INT DEFAULT 42, e STRING DEFAULT 'dd', n STRING) USING delta "
+        "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    )
+    return "d"
+
+
+def parameters(spark: SparkSession, table: str = "t") -> dict[str, Any]:
+    """The newest operation's parameters."""
+    return dict(table_log(spark, table).history(1)[0].operation_parameters or {})
+
+
+def condition(spark: SparkSession, statement: str) -> str | None:
+    """What a statement is refused with; the table stays as it was."""
+    with pytest.raises((PySparkException, DeltaError)) as found:
+        spark.sql(statement)
+    return found.value.getCondition()
+
+
+def test_values_of_partitions_stand_in_the_clause(spark: SparkSession, db: str, parts: str) -> None:
+    done = spark.sql("INSERT INTO t PARTITION (p = 7) VALUES (10, 'b', 'q')")
+    assert (done.columns, rows(done)) == ([], [])
+    spark.sql("INSERT INTO t PARTITION (P = 7, q = 'w') VALUES (11, 'b')")
+    spark.sql("INSERT INTO t PARTITION (p, q) SELECT 12, 8, 'b', 'open'")
+    spark.sql("INSERT INTO t PARTITION (q = 'only') SELECT 13, 33, 'b'")
+    spark.sql("INSERT INTO t PARTITION (p = null, q = 'nil') SELECT 14, 'b'")
+    spark.sql("INSERT INTO t PARTITION (p = 9) (q, a) SELECT 'list', 15")
+    assert rows(spark.sql("SELECT * FROM t WHERE a >= 10")) == [
+        (10, 7, "b", "q"),
+        (11, 7, "b", "w"),
+        (12, 8, "b", "open"),
+        (13, 33, "b", "only"),
+        (14, None, "b", "nil"),
+        (15, 9, None, "list"),
+    ]
+
+
+def test_partitions_are_overwritten(spark: SparkSession, db: str, parts: str) -> None:
+    spark.sql("INSERT OVERWRITE t PARTITION (p = 1) SELECT 20, 'o', 'm'")
+    assert rows(spark.table("t")) == [(2, 2, "y", "m"), (20, 1, "o", "m")]
+    spark.sql("INSERT OVERWRITE t PARTITION (p = 2, q = 'm') SELECT 21, 'o'")
+    assert rows(spark.table("t")) == [(20, 1, "o", "m"), (21, 2, "o", "m")]
+    with conf(spark, spark__sql__sources__partitionOverwriteMode="dynamic"):
+        spark.sql("INSERT OVERWRITE t PARTITION (p = 1, q) SELECT 22, 'd', 'new'")
+        spark.sql("INSERT OVERWRITE t SELECT 23, 2, 'd', 'm'")
+        assert parameters(spark)["isDynamicPartitionOverwrite"] is True
+    assert rows(spark.table("t")) == [(20, 1, "o", "m"), (22, 1, "d", "new"), (23, 2, "d", "m")]
+    spark.sql("INSERT OVERWRITE TABLE t SELECT 24, 2, 'all', 'm'")
+    assert rows(spark.table("t")) == [(24, 2, "all", "m")]
+
+
+def test_rows_are_replaced_where_a_condition_holds(
+    spark: SparkSession, db: str, parts: str
+) -> None:
+    spark.sql("INSERT INTO t REPLACE WHERE p = 1 SELECT 30, 1, 'w', 'm'")
+    assert rows(spark.table("t")) == [(2, 2, "y", "m"), (30, 1, "w", "m")]
+    spark.sql("INSERT INTO t REPLACE WHERE a = :a VALUES (:a, 5, 'data', 'm')", args={"a": 30})
+    assert rows(spark.table("t")) == [(2, 2, "y", "m"), (30, 5, "data", "m")]
+    refused = "INSERT INTO t REPLACE WHERE p = 5 SELECT 31, 6, 'w', 'm'"
+    assert condition(spark, refused) == "DELTA_REPLACE_WHERE_MISMATCH"
+    assert rows(spark.table("t")) == [(2, 2, "y", "m"), (30, 5, "data", "m")]
+
+
+def test_default_is_a_value(spark: SparkSession, db: str, defaults: str) -> None:
+    spark.sql("INSERT INTO d VALUES (1, DEFAULT, 'x', 'y')")
+    spark.sql("INSERT INTO d VALUES (2, 3, DEFAULT, DEFAULT), (3, default, 'k', 'DEFAULT')")
+    spark.sql("INSERT INTO d (id, c) VALUES (4, DEFAULT)")
+    spark.sql("INSERT INTO d SELECT 5, DEFAULT, DEFAULT, 'sel'")
+    spark.sql("INSERT INTO d (n, id) VALUES (?, DEFAULT)", args=["arg"])
+    assert rows(spark.table("d")) == [
+        (1, 42, "x", "y"),
+        (2, 3, "dd", None),
+        (3, 42, "k", "DEFAULT"),
+        (4, 42, "dd", None),
+        (5, 42, "dd", "sel"),
+        (None, 42, "dd", "arg"),
+    ]
+    spark.sql(
+        "CREATE TABLE g (i BIGINT GENERATED ALWAYS AS IDENTITY, a INT, "
+        "g INT GENERATED ALWAYS AS (a + 1)) USING delta"
+    )
+    spark.sql("INSERT INTO g VALUES (DEFAULT, 5, DEFAULT)")
+    assert rows(spark.sql("SELECT i, a, g FROM g")) == [(1, 5, 6)]
+
+
+def test_columns_are_found_by_name(spark: SparkSession, db: str, defaults: str) -> None:
+    spark.sql("INSERT INTO d (id) VALUES (1)")
+    spark.sql("INSERT INTO d BY NAME SELECT 'n' AS n, 2 AS id")
+    spark.sql("INSERT INTO d (N, ID) SELECT 'r', 3")
+    assert rows(spark.table("d")) == [(1, 42, "dd", None), (2, 42, "dd", "n"), (3, 42, "dd", "r")]
+    with conf(spark, spark__sql__defaultColumn__useNullsForMissingDefaultValues="false"):
+        assert condition(spark, "INSERT INTO d (id) VALUES (5)") == "DELTA_INSERT_COLUMN_MISMATCH"
+    spark.sql("INSERT WITH SCHEMA EVOLUTION INTO d BY NAME SELECT 4 AS id, 5 AS more")
+    spark.sql("INSERT WITH SCHEMA EVOLUTION INTO d SELECT 6, 1, 'e', 'n', 7, 8 AS most")
+    assert spark.table("d").columns == ["id", "c", "e", "n", "more", "most"]
+    assert rows(spark.sql("SELECT id, more, most FROM d WHERE id > 3")) == [
+        (4, 5, None),
+        (6, 7, 8),
+    ]
+
+
+def test_rows_come_from_anywhere(spark: SparkSession, db: str, defaults: str) -> None:
+    spark.sql("CREATE TABLE t (id BIGINT, v STRING) USING delta")
+    spark.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    spark.sql("INSERT INTO t TABLE t")
+    assert spark.table("t").count() == 4
+    spark.sql("INSERT OVERWRITE t SELECT * FROM t VERSION AS OF 1")
+    assert rows(spark.table("t")) == [(1, "a"), (2, "b")]
+    spark.sql("WITH c AS (SELECT 3L AS id) INSERT INTO t SELECT id, 'c' FROM c")
+    spark.sql("INSERT INTO t WITH c AS (SELECT 4L AS id) SELECT id, 'd' FROM c")
+    spark.sql("FROM t INSERT INTO t SELECT id + 4, v WHERE id = 1")
+    spark.sql("FROM t INSERT INTO t SELECT 6, v WHERE id = 2 INSERT INTO d (id) SELECT id")
+    spark.sql("CREATE TABLE p (id BIGINT) USING parquet")
+    spark.sql("FROM t INSERT INTO p SELECT id WHERE id < 3 INSERT INTO d (id) SELECT id LIMIT 1")
+    assert rows(spark.table("p")) == [(1,), (2,)]
+    spark.sql("INSERT INTO IDENTIFIER(:t) VALUES (:id, :v)", args={"t": "t", "id": 7, "v": "g"})
+    frame = spark.createDataFrame([(8, "h")], "id LONG, v STRING")
+    spark.sql("INSERT INTO t SELECT * FROM {frame}", frame=frame)
+    assert [row[0] for row in rows(spark.table("t"))] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert spark.table("d").count() == 6
+
+
+def test_what_does_not_fit_is_refused_by_name(
+    spark: SparkSession, db: str, parts: str, defaults: str
+) -> None:
+    refused = {
+        "INSERT INTO t PARTITION (a = 7) VALUES (1, 'b', 'q')": "NON_PARTITION_COLUMN",
+        "INSERT INTO t PARTITION (p = 7) VALUES (1, 'b')": "DELTA_INSERT_COLUMN_ARITY_MISMATCH",
+        "INSERT OVERWRITE t PARTITION (p = 1, q = 'm') IF NOT EXISTS VALUES (1, 'b')": (
+            "UNSUPPORTED_FEATURE.INSERT_PARTITION_SPEC_IF_NOT_EXISTS"
+        ),
+        "INSERT INTO d VALUES (1)": "DELTA_INSERT_COLUMN_ARITY_MISMATCH",
+        "INSERT INTO d (id, c) VALUES (1)": "INSERT_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS",
+        "INSERT INTO d (id, c) VALUES (1, 2, 3)": (
+            "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS"
+        ),
+        "INSERT INTO d (id, nope) VALUES (1, 2)": "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+        "INSERT INTO d (id, ID) VALUES (1, 2)": "COLUMN_ALREADY_EXISTS",
+        "INSERT INTO d BY NAME SELECT 1 AS id, 2 AS nope": "DELTA_MISSING_COLUMN",
+        "INSERT INTO t PARTITION (p = 7) (p, a) SELECT 1, 2": (
+            "STATIC_PARTITION_COLUMN_IN_INSERT_COLUMN_LIST"
+        ),
+        "INSERT OVERWRITE DIRECTORY '/x' USING delta SELECT 1": "DELTA_OPERATION_NOT_ALLOWED",
+        "INSERT INTO nope VALUES (1)": "TABLE_OR_VIEW_NOT_FOUND",
+    }
+    before = [table_log(spark, name).update().version for name in ("t", "d")]
+    for statement, wanted in refused.items():
+        assert condition(spark, statement) == wanted, statement
+    assert [table_log(spark, name).update().version for name in ("t", "d")] == before
