@@ -13,7 +13,19 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench import change_feed, dml, history, kernel, report, spark, sql, stream_sink, stream_source
+from bench import (
+    change_feed,
+    dml,
+    history,
+    kernel,
+    maintenance,
+    optimize,
+    report,
+    spark,
+    sql,
+    stream_sink,
+    stream_source,
+)
 from bench.drivers import ROOT, drivers
 from bench.measure import Result
 
@@ -24,6 +36,8 @@ WORKLOADS = {
     **stream_source.WORKLOADS,
     **dml.WORKLOADS,
     **change_feed.WORKLOADS,
+    **optimize.WORKLOADS,
+    **maintenance.WORKLOADS,
     **history.WORKLOADS,
     **sql.WORKLOADS,
 }

@@ -74,7 +74,7 @@ def merge_source(
 
 def merge(spark: SparkSession, target: str, source: str, path: str, clauses: list[str]) -> Timed:
     """MERGE into a fresh copy of `target`; the rows updated, deleted, inserted."""
-    _copy_table(target, path)
+    copy_table(target, path)
     is_ours = _is_ours(spark)
     work = _merge_by_builder if is_ours else _merge_by_sql
     done = timed(lambda: work(spark, source, path, clauses))
@@ -83,7 +83,7 @@ def merge(spark: SparkSession, target: str, source: str, path: str, clauses: lis
 
 def change(spark: SparkSession, target: str, path: str, command: str, condition: str) -> Timed:
     """DELETE or UPDATE on a fresh copy of `target`; how many rows it touched."""
-    _copy_table(target, path)
+    copy_table(target, path)
     sets = {"amount": "amount + 1"}
 
     def ours() -> int:
@@ -167,7 +167,7 @@ def _sampled(what: str, share: float, seed: int = 0) -> str:
     return f"abs(xxhash64({seed}, {what}) % 1000000) < {round(share * 1_000_000)}"
 
 
-def _copy_table(source: str, path: str) -> None:
+def copy_table(source: str, path: str) -> None:
     """A table of its own with the same files, which are never written again."""
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(source, path, copy_function=_linked)

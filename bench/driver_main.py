@@ -16,10 +16,10 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from bench import dml_tasks, tasks
+from bench import dml_tasks, maintenance_tasks, optimize_tasks, tasks
 from pyspark_delta import enable
 
-TASKS = {**tasks.TASKS, **dml_tasks.TASKS}
+TASKS = {**tasks.TASKS, **dml_tasks.TASKS, **optimize_tasks.TASKS, **maintenance_tasks.TASKS}
 _DELTA_SPARK_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

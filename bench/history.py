@@ -6,6 +6,7 @@ Every row is fetched: a history that is made only when it is looked at would be 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from bench.drivers import DELTA_SPARK
 from bench.measure import OURS, Bar, Result, Work, check_equal, in_turns, median_result
 from bench.spark import Bench, most_held
 
+_FIRST_MS = 1_700_000_000_000
 _SCHEMA = {
     "type": "struct",
     "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
@@ -56,14 +58,17 @@ def _written(root: Path, commits: int) -> str:
     for version in range(commits):
         lines = [{"commitInfo": _info(version)}, *first, {"add": _added(version)}]
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-        (log / f"{version:020d}.json").write_text(text, encoding="utf-8")
+        file = log / f"{version:020d}.json"
+        file.write_text(text, encoding="utf-8")
+        # A second apart, as commits of a table that grew are.
+        os.utime(file, (_FIRST_MS // 1000 + version,) * 2)
         first = []
     return str(root)
 
 
 def _info(version: int) -> dict[str, Any]:
     return {
-        "timestamp": 1_700_000_000_000 + version,
+        "timestamp": _FIRST_MS + 1000 * version,
         "operation": "WRITE",
         "operationParameters": {"mode": "Append", "partitionBy": "[]"},
         "readVersion": version - 1,
@@ -86,7 +91,7 @@ def _added(version: int) -> dict[str, Any]:
         "path": f"part-00000-{UUID(int=version)}-c000.snappy.parquet",
         "partitionValues": {},
         "size": 478,
-        "modificationTime": 1_700_000_000_000 + version,
+        "modificationTime": _FIRST_MS + 1000 * version,
         "dataChange": True,
         "stats": json.dumps(stats, separators=(",", ":")),
     }

@@ -61,6 +61,7 @@ class Sizes:
     merges: int
     merge_warm_up: int
     feed_versions: int
+    vacuumed_partitions: int
     changed_rows: int
     changes: int
     upserts: int
@@ -87,6 +88,7 @@ FULL = Sizes(
     merges=3,
     merge_warm_up=3,
     feed_versions=1000,
+    vacuumed_partitions=15_000,
     changed_rows=10_000_000,
     changes=3,
     upserts=50,
@@ -112,6 +114,7 @@ QUICK = Sizes(
     merges=1,
     merge_warm_up=0,
     feed_versions=12,
+    vacuumed_partitions=40,
     changed_rows=100_000,
     changes=1,
     upserts=3,

@@ -221,6 +221,30 @@ class LogStoreContract:
         assert names(store, "p=1") == names(store, "p=1/") == below
         assert {info.size for info in store.list_recursive("p=1/q=2")} == {len("p=1/q=2/c")}
 
+    @pytest.mark.parametrize("splits", [[], ["p=1/b"], ["a", "p=1/zz", "p=10/d", "q"]])
+    def test_a_tree_is_listed_by_directory_without_hidden_names(
+        self, store: LogStore, splits: list[str]
+    ) -> None:
+        shown = ["a", "p=1/b", "p=1/q=2/c", "p=10/d é%"]
+        for path in (*shown, "_delta_log/e", "p=1/.hidden", "p=1/_x/f", "_y/deep/g"):
+            store.create(path, path.encode())
+        found = {each.path: each for each in store.list_tree(lambda n: n[0] in "_.", splits)}
+        assert sorted(found) == ["", "p=1", "p=1/q=2", "p=10"]
+        assert sorted(info.path for each in found.values() for info in each.files) == shown
+        assert [info.path for info in found["p=1"].files] == ["p=1/b"]
+        assert found["p=10"].files[0].size == len("p=10/d é%".encode())
+        assert found[""].has_others
+        assert found["p=1"].has_others
+
+    def test_a_directory_goes_only_if_it_is_empty(self, store: LogStore) -> None:
+        store.create("d/e/f", b"x")
+        assert not store.delete_directory("d")
+        assert not store.delete_directory("d/e")
+        assert not store.delete_directory("absent")
+        assert names(store, "") == ["d/e/f"]
+        with pytest.raises(UnsafePathError):
+            store.delete_directory("../outside")
+
     def test_delete_is_done_when_the_file_is_gone(self, store: LogStore) -> None:
         for path in ("a", "b", "d/c"):
             store.create(path, b"x")

@@ -554,6 +554,7 @@ def test_files_without_a_number_of_rows_cannot_be_numbered() -> None:
     with pytest.raises(DeltaError) as caught:
         prepare_row_tracking(log, ROW_TRACKING)
     assert caught.value.condition == "DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS"
+    assert log.update().version == 1
 
 
 def test_a_backfill_revives_no_file_that_somebody_removed_meanwhile() -> None:

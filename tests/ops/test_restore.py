@@ -166,9 +166,20 @@ def test_ids_of_columns_are_never_given_again(table_path: Path) -> None:
     txn.update_metadata(replace(txn.metadata, schema_string=format_schema(wider)))
     txn.commit([], "ADD COLUMNS")
     restored(log, 1)
-    assert log.update().schema.names == ["id"]
+    assert log.update().schema.names == ("id",)
     assert log.update().metadata.configuration["delta.columnMapping.maxColumnId"] == "2"
     assert rows(log) == [1]
+
+
+def test_a_table_can_go_back_to_before_its_columns_were_mapped(table_path: Path) -> None:
+    log = new_table(table_path, ids(1))
+    set_properties(log, {"delta.columnMapping.mode": "name"})
+    append(log, ids(2))
+    restored(log, 1)
+    assert rows(log) == [1]
+    assert log.update().metadata.configuration == {}
+    restored(log, 3)
+    assert rows(log) == [1, 2]
 
 
 def test_the_protocol_is_lowered_only_on_demand(table_path: Path) -> None:

@@ -333,8 +333,8 @@ def test_what_others_commit_while_it_looks_is_safe(table_path: Path, clock: Froz
     class Slow(ClockedStore):
         """Between the listing and the deletion another writer commits at last."""
 
-        def list_tree(self, is_hidden: Any) -> Any:
-            found = list(super().list_tree(is_hidden))
+        def list_tree(self, is_hidden: Any, splits: Any = ()) -> Any:
+            found = list(super().list_tree(is_hidden, splits))
             lines = f"{late.json}\n{change_line('_change_data/late')}"
             self.create(commit_path(1), lines.encode())
             return iter(found)

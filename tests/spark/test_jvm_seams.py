@@ -39,6 +39,8 @@ from pyspark_delta.spark.jvm.catalog import (
 )
 from pyspark_delta.spark.jvm.conditions import is_repeatable, resolved_condition
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.lookups import looked_up, range_number
+from pyspark_delta.spark.jvm.parsed_predicates import parse_predicate
 from pyspark_delta.spark.jvm.parser import syntax_error
 from pyspark_delta.spark.jvm.partition_directories import (
     FileGroups,
@@ -46,8 +48,10 @@ from pyspark_delta.spark.jvm.partition_directories import (
     passing,
 )
 from pyspark_delta.spark.jvm.rebalance import rebalance_settings, rebalanced
+from pyspark_delta.spark.jvm.sql_execution import new_query
 from pyspark_delta.spark.jvm.target_alias import without_alias
 from pyspark_delta.spark.jvm.thrown_errors import thrown_in_java
+from pyspark_delta.spark.jvm.unions import UNION_SETTINGS, union_of
 from pyspark_delta.spark.jvm.versions import moved_class
 
 
@@ -447,3 +451,50 @@ def test_names_of_columns_are_parsed_as_sql_does(jvm: JvmSession) -> None:
     assert parse_attribute_name(jvm, "s.`a.b`.c d") == ("s", "a.b", "c d")
     assert is_default_keyword(jvm, F.expr("Default"))
     assert not is_default_keyword(jvm, F.expr("'default'"))
+
+
+def test_places_among_bounds_are_compiled_looks_into_java_arrays(
+    spark: SparkSession, jvm: JvmSession
+) -> None:
+    frame = spark.sql(
+        "SELECT * FROM VALUES (-1L, 0.5D, 'a'), (5L, double('NaN'), 'b\u00e4'), (9L, -0.0D, 'z'),"
+        " (NULL, NULL, NULL) AS t(n, x, s)"
+    )
+    found = frame.select(
+        range_number(jvm, F.col("n"), [0, 5, 8]),
+        range_number(jvm, F.col("x"), [-1.0, 0.5]),
+        range_number(jvm, F.col("s"), ["b", "c"]),
+        range_number(jvm, F.col("n"), []),
+        looked_up(jvm, [10, 2**60, 30], range_number(jvm, F.col("n"), [0, 5])),
+    )
+    assert [tuple(row) for row in found.collect()] == [
+        (0, 1, 0, 0, 10),
+        (1, 2, 1, 0, 2**60),
+        (3, 1, 2, 0, 30),
+        (0, 0, 0, 0, 10),
+    ]
+    # A column of real rows, in code that Spark compiles.
+    many = spark.range(0, 100, 1, 2).select(range_number(jvm, F.col("id"), [49]).alias("r"))
+    assert sorted(tuple(row) for row in many.groupBy("r").count().collect()) == [(0, 50), (1, 50)]
+
+
+def test_a_union_keeps_the_parts_of_its_inputs_apart(spark: SparkSession, jvm: JvmSession) -> None:
+    frames = [spark.range(start, start + 5, 1, 2).coalesce(1) for start in (0, 10, 20)]
+    union = union_of(jvm, frames)
+    session = jvm.session.cloneSession()
+    for key, value in UNION_SETTINGS.items():
+        session.conf().set(key, value)
+    assert new_query(jvm, union, session).toRdd().getNumPartitions() == 3
+    assert sorted(row[0] for row in union.collect()) == [*range(5), *range(10, 15), *range(20, 25)]
+
+
+def test_a_predicate_is_shown_as_the_parser_leaves_it(jvm: JvmSession) -> None:
+    found = parse_predicate(jvm, "p = 1 AND q.`a b` IS NULL")
+    assert found is not None
+    assert found.text.startswith("(('p = 1) AND isnull('q.")
+    assert sorted(found.columns) == [("p",), ("q", "a b")]
+    assert not found.has_subquery
+    subquery = parse_predicate(jvm, "p IN (SELECT 1)")
+    assert subquery is not None
+    assert subquery.has_subquery
+    assert parse_predicate(jvm, "p =") is None

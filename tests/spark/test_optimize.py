@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,8 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
 @pytest.fixture
-def table(spark: SparkSession, table_path: Path) -> Iterator[SparkTable]:
-    yield SparkTable(enable(spark), table_path)
+def table(spark: SparkSession, table_path: Path) -> SparkTable:
+    return SparkTable(enable(spark), table_path)
 
 
 def settings(spark: SparkSession, **values: str) -> Any:
@@ -117,10 +117,10 @@ def test_a_filter_chooses_partitions_and_nothing_else(table: SparkTable) -> None
     [told] = builder.where("P = 1").where("p IS NOT NULL").executeCompaction().collect()
     assert (told.metrics.numFilesRemoved, told.metrics.totalConsideredFiles) == (3, 3)
     assert len(table.files) == 4
-    assert table.parameters["predicate"] == "[\"(('P = 1) AND isnotnull('p))\"]"
+    assert table.parameters["predicate"] == '["(\'P = 1)","isnotnull(\'p)"]'
     # What the log has no words for is Spark's to evaluate.
-    assert optimize(table, where="concat('x', p) LIKE '%0'").numFilesRemoved == 3
-    assert optimize(table, where="p = 7").totalConsideredFiles == 0
+    assert optimize(table, where=("concat('x', p) LIKE '%0'",)).numFilesRemoved == 3
+    assert optimize(table, where=("p = 7",)).totalConsideredFiles == 0
     before = table.log.update().version
     for where, condition in (
         ("v = 1", "DELTA_NON_PARTITION_COLUMN_REFERENCE"),
@@ -130,7 +130,7 @@ def test_a_filter_chooses_partitions_and_nothing_else(table: SparkTable) -> None
         ("p =", "DELTA_FAILED_RECOGNIZE_PREDICATE"),
     ):
         with pytest.raises(DeltaError) as caught:
-            optimize(table, where=where)
+            optimize(table, where=(where,))
         assert caught.value.condition == condition
     assert table.log.update().version == before
     with pytest.raises(TypeError, match="partitionFilter"):
@@ -153,7 +153,7 @@ def test_sizes_batches_and_threads_are_settings(
     assert table.log.update().version == 2
     assert len(table.files) == 4
     monkeypatch.undo()
-    with settings(table.spark, **{"repartition__enabled": "true"}):
+    with settings(table.spark, repartition__enabled="true"):
         assert optimize(table).numFilesAdded == 1
     assert sorted(row[0] for row in table.rows) == list(range(8))
     for name, value in (("maxThreads", "0"), ("maxDeletedRowsRatio", "2"), ("minFileSize", "x")):

@@ -22,7 +22,8 @@ def table(spark: SparkSession, table_path: Path) -> Table:
 
 
 def test_rows_get_ids_before_readers_rely_on_them(table: Table) -> None:
-    inserts = [f"VALUES ({n}L), ({n + 1}L)" for n in (0, 2, 4)]
+    insert = "SELECT /*+ COALESCE(1) */ id FROM range({}, {})"
+    inserts = [insert.format(n, n + 2) for n in (0, 2, 4)]
     table.create("id LONG", *inserts, delta_enableDeletionVectors="true")
     table.sql("DELETE FROM {t} WHERE id = 2")
     rows = table.rows

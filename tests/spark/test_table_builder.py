@@ -120,8 +120,6 @@ def test_what_cannot_be_made_is_refused(spark: SparkSession, db: str, table_path
     named = DeltaTable.create(spark).tableName(f"delta.`{table_path}`").addColumn("a", "INT")
     error = refused(named.location(f"{table_path}x").execute)
     assert error.condition == "DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH"
-    error = refused(DeltaTable.create(spark).tableName("t").execute)
-    assert error.condition == "DELTA_INVALID_MANAGED_TABLE_SYNTAX_NO_SCHEMA"
     both = DeltaTable.create(spark).tableName("t").addColumn("a", "INT").partitionedBy("a")
     error = refused(both.clusterBy("a").execute)
     assert error.condition == "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY"

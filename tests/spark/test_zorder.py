@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ _CURVES = "spark__databricks__io__skipping__mdc__"
 
 
 @pytest.fixture
-def table(spark: SparkSession, table_path: Path) -> Iterator[SparkTable]:
-    yield SparkTable(enable(spark), table_path)
+def table(spark: SparkSession, table_path: Path) -> SparkTable:
+    return SparkTable(enable(spark), table_path)
 
 
 def z_order(table: SparkTable, num_files: int, *columns: str, **more: str) -> Row:
@@ -110,19 +109,20 @@ def test_rows_with_the_same_values_are_spread_over_files(table: SparkTable) -> N
 def test_each_partition_is_ordered_by_itself(table: SparkTable) -> None:
     data = table.spark.range(0, 3000, 1, 3).selectExpr("id", "if(id < 2900, 'a', 'b') AS p", "id v")
     table.write(data, "append", "p")
-    target = DeltaTable.forPath(table.spark, str(table.path)).optimize()
+    handle = DeltaTable.forPath(table.spark, str(table.path))
     largest = str(table.log.update().size_in_bytes // 3)
     with conf(table.spark, **{f"{_OPTIMIZE}maxFileSize": largest}):
-        [told] = target.where("p = 'a'").executeZOrderBy("id").collect()
+        [told] = handle.optimize().where("p = 'a'").executeZOrderBy("id").collect()
         assert told.metrics.partitionsOptimized == 1
-        [told] = target.executeZOrderBy(["id"], "v").collect()
+        [told] = handle.optimize().executeZOrderBy(["id"], "v").collect()
     assert (told.metrics.partitionsOptimized, told.metrics.numBins) == (2, 2)
     assert told.metrics.zOrderStats.numOutputCubes == 2
     parts = [file.partition_values["p"] for file in table.files]
     assert (parts.count("b"), parts.count("a") >= 2) == (1, True)
     assert table.read().count() == 3000
     # Every file is written anew each time.
-    assert target.executeZOrderBy("id").collect()[0].metrics.numFilesRemoved == len(parts)
+    [told] = handle.optimize().executeZOrderBy("id").collect()
+    assert told.metrics.numFilesRemoved == len(parts)
 
 
 def test_columns_without_statistics_are_refused_unless_somebody_insists(table: SparkTable) -> None:

@@ -286,3 +286,28 @@ def test_hadoops_checksum_of_a_file_goes_when_the_file_is_overwritten(tmp_path: 
     beside.write_bytes(b"crc of old")
     store.overwrite("_delta_log/_last_checkpoint", b"new")
     assert not beside.exists()
+
+
+def test_hadoops_checksum_of_a_file_goes_with_the_file(store: LocalStore, root: Path) -> None:
+    for name in ("d/f", "d/.f.crc", "d/.g.crc"):
+        store.create(name, b"x")
+    store.delete("d/f")
+    assert [each.name for each in (root / "d").iterdir()] == [".g.crc"]
+
+
+def test_a_tree_has_empty_directories_and_follows_no_link(store: LocalStore, root: Path) -> None:
+    store.create("d/f", b"x")
+    (root / "empty/deep").mkdir(parents=True)
+    (root / "linked").symlink_to(root / "d", target_is_directory=True)
+    (root / "d/link").symlink_to(root / "d/f")
+    found = {each.path: each for each in store.list_tree(lambda name: False)}
+    assert sorted(found) == ["", "d", "empty", "empty/deep"]
+    assert [info.path for info in found["d"].files] == ["d/f"]
+    assert [path for path, each in sorted(found.items()) if each.has_others] == ["", "d"]
+    assert not store.delete_directory("linked")
+    assert not store.delete_directory("empty")
+    assert store.delete_directory("empty/deep")
+    assert store.delete_directory("empty")
+    assert sorted(each.name for each in root.iterdir()) == ["d", "linked"]
+    assert store.crosses_link("linked/f")
+    assert not store.crosses_link("d/f")

@@ -17,23 +17,20 @@ class DeltaOptimizeBuilder:
         self,
         run: Callable[[OptimizeRequest], DataFrame],
         parse_name: Callable[[str], tuple[str, ...]],
-        partition_filter: str | None = None,
     ) -> None:
         self._run = run
         self._parse_name = parse_name
-        self._filter = partition_filter
+        self._filters: list[str] = []
 
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
         """Only partitions for which the filter is true; of several, those for which all are."""
         check_text(partitionFilter, "partitionFilter")
-        both = partitionFilter
-        if self._filter is not None:
-            both = f"({self._filter}) AND ({partitionFilter})"
-        return DeltaOptimizeBuilder(self._run, self._parse_name, both)
+        self._filters.append(partitionFilter)
+        return self
 
     def executeCompaction(self) -> DataFrame:
         """Write small files together; one row says what was done."""
-        return self._run(OptimizeRequest(where=self._filter))
+        return self._run(OptimizeRequest(where=tuple(self._filters)))
 
     def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
         """Order rows so that queries on any of the columns skip files; one row says the rest."""
@@ -41,7 +38,7 @@ class DeltaOptimizeBuilder:
         if not names:
             raise ValueError("executeZOrderBy needs at least one column")
         paths = tuple(self._parse_name(name) for name in names)
-        return self._run(OptimizeRequest(where=self._filter, z_order_by=paths))
+        return self._run(OptimizeRequest(where=tuple(self._filters), z_order_by=paths))
 
 
 def _names(given: Iterable[str | list[str] | tuple[str, ...]]) -> list[str]:

@@ -13,6 +13,7 @@ _STAGES: Mapping[str, str] = {
     "footers": "Reading footers",
     "actions": "Committing",
     "rewriting": "Rewriting files",
+    "deleting": "Deleting files",
 }
 
 

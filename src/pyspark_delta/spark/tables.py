@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Literal, overload
 
@@ -47,6 +47,7 @@ from pyspark_delta.spark.commands.optimize import OptimizeRequest, run_optimize
 from pyspark_delta.spark.commands.read import run_load
 from pyspark_delta.spark.commands.restore import run_restore
 from pyspark_delta.spark.commands.update import run_update
+from pyspark_delta.spark.commands.vacuum import vacuum_table
 from pyspark_delta.spark.detail_frame import detail_frame
 from pyspark_delta.spark.expression_arguments import condition_argument, values_argument
 from pyspark_delta.spark.feature_methods import FeatureMethods
@@ -69,6 +70,7 @@ from pyspark_delta.spark.table_arguments import (
 )
 from pyspark_delta.spark.table_builder import BuilderVerb, TableBuilder
 from pyspark_delta.spark.time_travel import AsOf
+from pyspark_delta.spark.vacuum_arguments import vacuum_request
 
 # What no search for a table's root goes beyond.
 _NOT_IN_A_TABLE = (LOG_DIRECTORY, "_samples")
@@ -281,6 +283,24 @@ class DeltaTable(FeatureMethods):
             return parse_name(JvmSession(self._spark), name)
 
         return DeltaOptimizeBuilder(run, parsed)
+
+    def vacuum(
+        self,
+        retentionHours: float | None = None,
+        *,
+        dryRun: bool = False,
+        lite: bool | None = None,
+        inventory: DataFrame | None = None,
+        keepVersions: Iterable[int] = (),
+    ) -> DataFrame:
+        """Delete the files that no version within the retention needs; one row has the path.
+
+        With `dryRun` nothing goes, and a row comes for each path that would.  `lite` takes names
+        from the log, `inventory` from rows (path, length, isDir, modificationTime) in place of a
+        listing.  Of `keepVersions` all files stay.
+        """
+        asked = vacuum_request(retentionHours, dryRun, lite, inventory, keepVersions)
+        return vacuum_table(self._spark, self._whole_log(), asked)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """Who changed the table and how, newest first; the last `limit` changes, or all known."""

@@ -180,10 +180,8 @@ def _written(
     # A projection that changes nothing still costs an analysis, which small appends feel.
     if mode is not ColumnMappingMode.NONE or partitions:
         kept = stored if keeps else StructType(tuple(metadata.data_schema))
-        selected = [_physical(f, mode) for f in kept if f.name in stored]
-        selected += [Projected(expression=_quoted(f.name), name=f.name) for f in extra]
-        selected += [_directory(f, mode) for f in metadata.partition_schema]
-        data = project(jvm, data, selected)
+        held = StructType(tuple(f for f in kept if f.name in stored))
+        data = project(jvm, data, _as_in_files(metadata, mode, held, extra))
     own = options.of_table(metadata)
     files = write_files(
         jvm,
@@ -212,6 +210,17 @@ def _written(
         raise
     discard(log.store, [file.path for file, footer in found if not footer.num_records])
     return made
+
+
+def _as_in_files(
+    metadata: Metadata, mode: ColumnMappingMode, held: StructType, extra: StructType
+) -> list[Projected]:
+    """The columns of files, `held` and `extra`, and behind them those that make directories."""
+    return [
+        *(_physical(f, mode) for f in held),
+        *(Projected(expression=_quoted(f.name), name=f.name) for f in extra),
+        *(_directory(f, mode) for f in metadata.partition_schema),
+    ]
 
 
 def _stats(footer: FooterStats, has_vectors: bool, prefix: int | None) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import lt
 
 from pyspark_delta.errors.table import CorruptLogError, VersionNotFoundError
 from pyspark_delta.kernel.log.commit_info import commit_info_of
-from pyspark_delta.kernel.log.segment import LogFile, LogListing, earliest_version
+from pyspark_delta.kernel.log.segment import LogFile, LogListing, earliest_version, list_log
 from pyspark_delta.kernel.protocol.actions import CommitInfo
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
 from pyspark_delta.kernel.protocol.properties import (
@@ -24,6 +25,8 @@ from pyspark_delta.kernel.protocol.timestamps import monotonic, search_window, v
 from pyspark_delta.kernel.storage.base import LogStore
 
 _BATCH = 256
+# So many commits with rising times, and those behind them have times of their own.
+_SETTLED = 64
 
 
 def first_in_commit_timestamp_version(configuration: Mapping[str, str | None]) -> int | None:
@@ -38,6 +41,21 @@ def file_times(commits: Sequence[LogFile]) -> dict[int, int]:
     """The time of each commit by its file, each at least a millisecond after the one before."""
     pairs = [(file.version, file.info.modified_ms) for file in commits]
     return dict(monotonic(pairs))
+
+
+def commits_to_tell(store: LogStore, latest: int, limit: int | None) -> tuple[LogFile, ...]:
+    """The commits in the log, of which all may be needed for the times of the last `limit`.
+
+    A log of very many commits is not listed whole for a few of them, unless the times of those
+    before them must be pushed up, and with them perhaps theirs.
+    """
+    start = 0 if limit is None else latest + 1 - max(limit, 0) - _SETTLED
+    if start > 0:
+        commits = list_log(store, start).commits
+        times = [file.info.modified_ms for file in commits[:_SETTLED]]
+        if len(times) == _SETTLED and all(map(lt, times, times[1:])):
+            return commits
+    return list_log(store).commits
 
 
 def read_history(

@@ -311,7 +311,10 @@ class Snapshot:
         if segment.checkpoint is not None:
             table = checkpoint_removes(self.store, open_checkpoint(self.store, segment.checkpoint))
         paths = [file.info.path for file in segment.replay]
-        commits = zip(paths, self.store.read_many(paths), strict=True)
+        contents = self.store.read_many(paths)
+        if not table.num_rows and not any(b'"remove"' in data for data in contents):
+            return table  # all that commits could do is take tombstones back
+        commits = zip(paths, contents, strict=True)
         for frame in map(ActionFrame.reconciled, frames_from_commits(commits, root_uri)):
             known = pc.is_in(file_keys(table, root_uri), value_set=frame.keys)
             table = pa.concat_tables([table.filter(pc.invert(known)), frame.removes])

@@ -14,7 +14,7 @@ from pyspark_delta.errors.storage import FileMissingError
 from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.commit_lines import actions_from_json
-from pyspark_delta.kernel.log.history import read_history, version_at_time
+from pyspark_delta.kernel.log.history import commits_to_tell, read_history, version_at_time
 from pyspark_delta.kernel.log.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.segment import LogFile, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
@@ -105,10 +105,11 @@ class TableLog:
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """The provenance of each commit, newest first, with its version and time filled in."""
-        listing = list_log(self.store)
-        if not listing.commits:
+        snapshot = self.update()
+        commits = commits_to_tell(self.store, snapshot.version, limit)
+        if not commits:
             raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=self.store.root_uri)
-        return read_history(self.store, listing.commits, limit, self._times_metadata())
+        return read_history(self.store, commits, limit, snapshot.metadata.configuration)
 
     def version_at(
         self, timestamp: int | str, *, can_return_last: bool = False, zone: str = "UTC"

@@ -112,7 +112,8 @@ def commit_restore(
     ConcurrentWriteException when somebody else was faster: what is removed is no longer all.
     """
     txn.update_protocol(plan.protocol)
-    txn.update_metadata(plan.metadata)
+    # Files that come back were written under the names that they had then.
+    txn.update_metadata(plan.metadata, removes_mapping=True)
     done = txn.commit_large(
         plan.actions(txn.log.now_ms()),
         operation,

@@ -12,8 +12,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from pyspark_delta.errors.table import OperationNotAllowedError
+from pyspark_delta.errors.storage import StorageError
+from pyspark_delta.errors.table import InvalidActionsError, OperationNotAllowedError
 from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata
@@ -27,6 +29,8 @@ from pyspark_delta.kernel.protocol.properties import (
     property_value,
 )
 from pyspark_delta.kernel.protocol.row_tracking import FEATURE, check_properties
+from pyspark_delta.kernel.protocol.stats import with_num_records
+from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 
 FILES_PER_COMMIT = 22_000
@@ -49,21 +53,36 @@ def enablement_tags(changes: Mapping[str, str]) -> dict[str, str]:
 
 
 def prepare_row_tracking(
-    log: DeltaLog, changes: Mapping[str, str], *, most_files: int = FILES_PER_COMMIT
+    log: DeltaLog,
+    changes: Mapping[str, str],
+    *,
+    most_files: int = FILES_PER_COMMIT,
+    locations: Locations | None = None,
 ) -> None:
     """Give every row an id, where properties that are about to be set promise that.
 
-    `changes` are the properties; setting them is the next commit, and the caller's.
+    `changes` are the properties; setting them is the next commit, and the caller's.  A file of
+    which the log does not know how many rows it has is looked up in `locations`.
     """
     if not changes.keys() & {ENABLE_ROW_TRACKING.key, ROW_TRACKING_SUSPENDED.key}:
         return
-    metadata = log.update().metadata
+    snapshot = log.update()
+    metadata = snapshot.metadata
     wanted = {**metadata.configuration, **changes}
     check_properties(replace(metadata, configuration=wanted))
     if not enables_row_tracking(changes):
         return
+    # Before the first commit: whoever cannot be counted leaves the table as it is.
+    counts = _missing_counts(_without_ids(snapshot), locations or Locations(log.store))
+
+    def counted(file: AddFile) -> AddFile:
+        stats = file.stats
+        if file.path in counts:
+            stats = with_num_records(stats, counts[file.path])
+        return replace(file, data_change=False, stats=stats)  # the commit gives it its ids
+
     _support(log)
-    _in_batches(log, _without_ids, _as_it_is, undo=False, most_files=most_files)
+    _in_batches(log, _without_ids, counted, undo=False, most_files=most_files)
 
 
 def check_all_numbered(snapshot: Snapshot) -> None:
@@ -141,8 +160,20 @@ def _without_ids(snapshot: Snapshot) -> pa.Table:
     return files.filter(pc.is_null(files.column("baseRowId")))
 
 
-def _as_it_is(file: AddFile) -> AddFile:
-    return replace(file, data_change=False)  # the commit gives it its ids
+def _missing_counts(files: pa.Table, locations: Locations) -> dict[str, int]:
+    """The number of rows of each file whose statistics do not tell it."""
+    told = pc.fill_null(pc.match_substring(files.column("stats"), '"numRecords"'), False)
+    unclear = add_files(files.filter(pc.invert(told)))
+    return {file.path: _num_rows(file, locations) for file in unclear if file.num_records is None}
+
+
+def _num_rows(file: AddFile, locations: Locations) -> int:
+    store, path = locations.open(file.path)
+    try:
+        with store.arrow_file(path) as opened:
+            return int(pq.read_metadata(opened).num_rows)
+    except (StorageError, pa.ArrowException, OSError) as error:
+        raise InvalidActionsError("DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS", path=path) from error
 
 
 def _without_its_ids(file: AddFile) -> AddFile:

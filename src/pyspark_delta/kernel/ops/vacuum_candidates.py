@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 
 from pyspark_delta.errors.storage import FileMissingError
 from pyspark_delta.errors.table import OperationNotAllowedError, UnsafePathError
@@ -39,6 +40,9 @@ CHANGE_DIRECTORY = "_change_data"
 _INDEX_DIRECTORY = "_delta_index"
 _ICEBERG_DIRECTORY = "metadata"
 _TOLD_EVERY = 256
+_WORTH_SPLITTING = 4000
+_SAMPLE = 1024
+_RANGES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,7 @@ def listed_candidates(
     listed: list[str] = []
     full: set[str] = set()
     seen = 0
-    for directory in store.list_tree(is_hidden):
+    for directory in store.list_tree(is_hidden, _splits(needed)):
         listed.append(directory.path)
         if directory.files or directory.has_others:
             _mark(full, directory)
@@ -176,21 +180,30 @@ def logged_candidates(
         and info.path not in needed
         and not any(map(is_hidden, info.path.split("/")))
     ]
-    return Candidates(files=_present(store, old, threads))
+    # Sizes as the log has them: several vectors share a file.
+    there = {info.path for info in _present(store, old, threads)}
+    return Candidates(files=[info for info in old if info.path in there])
+
+
+def _splits(needed: set[str]) -> list[str]:
+    """A few of many paths, between which there are about as many: others lie as these do."""
+    if len(needed) < _WORTH_SPLITTING:
+        return []
+    some = sorted(islice(needed, _SAMPLE))  # a set has no order that would favour any
+    return some[:: len(some) // _RANGES][1:]
 
 
 def _removed_files(action: LoggedFile, root_uri: str) -> Iterator[FileInfo]:
     """The files that a commit has done with, as of when it removed them."""
-    is_removal = isinstance(action, RemoveFile)
-    removed_ms = (action.deletion_timestamp or 0) if is_removal else 0
+    removed_ms = (action.deletion_timestamp or 0) if isinstance(action, RemoveFile) else 0
     with suppress(UnsafePathError):
         found = resolve_action_path(action.path, root_uri)
         if not found.is_absolute:
             yield FileInfo(found.path, action.size or 0, removed_ms)
-    if is_removal:
+    if isinstance(action, RemoveFile) and action.deletion_vector is not None:
         path = path_in_table(action.deletion_vector)
         if path is not None and _is_plain(path):
-            yield FileInfo(path, 0, removed_ms)
+            yield FileInfo(path, action.deletion_vector.size_in_bytes, removed_ms)
 
 
 def _present(store: LogStore, infos: Sequence[FileInfo], threads: int) -> list[FileInfo]:

@@ -105,11 +105,15 @@ class LogStore(ABC):
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
         """Every file under the directory `prefix`, in any order, following no symbolic link."""
 
-    def list_tree(self, is_hidden: Callable[[str], bool]) -> Iterator[ListedDirectory]:
+    def list_tree(
+        self, is_hidden: Callable[[str], bool], splits: Sequence[str] = ()
+    ) -> Iterator[ListedDirectory]:
         """Every directory below the root, in any order, following no symbolic link.
 
         A name for which `is_hidden` is true is passed over, and all that is below it.  A store
-        without directories has those that its files spell.
+        without directories has those that its files spell.  `splits` are paths, there or not,
+        between which there are about as many files: a store that lists in order may list from all
+        of them at once.
         """
         return by_directory(self.list_recursive(""), is_hidden)
 

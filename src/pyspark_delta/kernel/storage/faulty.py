@@ -194,9 +194,13 @@ class FaultStore(LogStore):
             infos = sorted(infos, key=lambda info: info.path)[: -self._stale_names]
         return iter(infos)
 
-    def list_tree(self, is_hidden: Callable[[str], bool]) -> Iterator[ListedDirectory]:
+    def list_tree(
+        self, is_hidden: Callable[[str], bool], splits: Sequence[str] = ()
+    ) -> Iterator[ListedDirectory]:
         """See LogStore."""
-        found, fault = self._run("list_tree", "", lambda: list(self.inner.list_tree(is_hidden)))
+        found, fault = self._run(
+            "list_tree", "", lambda: list(self.inner.list_tree(is_hidden, splits))
+        )
         return iter(found[: -self._stale_names] if fault is Fault.STALE_LIST else found)
 
     def create(self, path: str, data: bytes) -> None:

@@ -14,7 +14,7 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import uuid4
@@ -150,19 +150,17 @@ class LocalStore(LogStore):
                         continue
                     yield info
 
-    def list_tree(self, is_hidden: Callable[[str], bool]) -> Iterator[ListedDirectory]:
+    def list_tree(
+        self, is_hidden: Callable[[str], bool], splits: Sequence[str] = ()
+    ) -> Iterator[ListedDirectory]:
         """See LogStore."""
         pending = [""]
         while pending:
             relative = pending.pop()
             files: list[FileInfo] = []
             has_others = False
-            with self._translated("list", relative[:-1]):
-                try:
-                    entries = os.scandir(self._prefix + relative)
-                except (FileNotFoundError, NotADirectoryError):
-                    continue
-                with entries:
+            try:
+                with os.scandir(self._prefix + relative) as entries:
                     for entry in entries:
                         name = entry.name
                         if is_hidden(name):
@@ -170,10 +168,17 @@ class LocalStore(LogStore):
                         elif entry.is_dir(follow_symlinks=False):
                             pending.append(f"{relative}{name}/")
                         elif entry.is_file(follow_symlinks=False):
-                            with suppress(FileNotFoundError):  # it went while we looked
+                            try:
                                 files.append(_info(relative + name, entry))
+                            except FileNotFoundError:  # it went while we looked
+                                continue
                         else:
                             has_others = True
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:  # not `_translated`: there are thousands of directories
+                reason = error.strerror or str(error)
+                raise self._error("list", relative[:-1] or ".", reason) from error
             yield ListedDirectory(relative[:-1], files, has_others)
 
     def create(self, path: str, data: bytes) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from tempfile import TemporaryFile
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ import obstore.store
 
 from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.storage import FileAlreadyExistsError, FileMissingError, StorageError
-from pyspark_delta.kernel.storage.base import FileInfo, LogStore
+from pyspark_delta.kernel.storage.base import FileInfo, ListedDirectory, LogStore, by_directory
 from pyspark_delta.kernel.storage.relative import check_directory, check_relative, split_start
 from pyspark_delta.kernel.storage.storage_options import ClientSettings
 
@@ -150,6 +151,17 @@ class ObjectStore(LogStore):
                 for meta in page:
                     yield _info(meta, meta["path"])
 
+    def list_tree(
+        self, is_hidden: Callable[[str], bool], splits: Sequence[str] = ()
+    ) -> Iterator[ListedDirectory]:
+        """See LogStore."""
+        if not self._seeks:
+            splits = ()
+        bounds = [None, *sorted(set(splits)), None]
+        with ThreadPoolExecutor(min(_CONCURRENCY, len(bounds) - 1)) as pool:
+            parts = list(pool.map(self._between, bounds[:-1], bounds[1:]))
+        return by_directory(chain.from_iterable(parts), is_hidden)
+
     def create(self, path: str, data: bytes) -> None:
         """See LogStore."""
         check_relative(path, self._root_uri)
@@ -214,6 +226,16 @@ class ObjectStore(LogStore):
             if self._seeks and slash and len(page) >= _PAGE:
                 return last
         return None
+
+    def _between(self, after: str | None, last: str | None) -> list[FileInfo]:
+        """The files behind `after`, up to and with `last`, in the order of their names."""
+        infos: list[FileInfo] = []
+        with self._translated("list", after or ""):
+            for page in obstore.list(self._client, offset=after, chunk_size=_PAGE):
+                infos += (_info(m, m["path"]) for m in page if last is None or m["path"] <= last)
+                if last is not None and page and page[-1]["path"] > last:
+                    break
+        return infos
 
     def _each(self, action: Any, paths: Sequence[str]) -> list[Any]:
         if len(paths) < 2:

@@ -11,7 +11,11 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from pyspark_delta.kernel.ops.row_tracking_backfill import enablement_tags
+from pyspark_delta.kernel.ops.row_tracking_backfill import (
+    check_all_numbered,
+    enablement_tags,
+    enables_row_tracking,
+)
 from pyspark_delta.kernel.protocol.operations import set_table_properties, unset_table_properties
 from pyspark_delta.kernel.protocol.properties import (
     COLUMN_MAPPING_MODE,
@@ -51,6 +55,8 @@ def run_set_properties(
         if len(properties) == 1:
             return
     alteration = Alteration.start(spark, table)
+    if enables_row_tracking(changes):
+        check_all_numbered(alteration.snapshot)
     old = alteration.metadata
     new = replace(
         old,

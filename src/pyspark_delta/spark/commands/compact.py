@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 from pyspark import inheritable_thread_target
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.ops.bin_packing import num_bytes
@@ -123,21 +123,25 @@ def compact(
         tell(sum(each.num_rows for each in job))
         return files
 
-    written = in_threads(run, jobs, asked.threads)
+    written = in_threads(jvm.spark, run, jobs, asked.threads)
     return Compacted(added=tuple(f for each in written for f in each), removed=tuple(removed))
 
 
-def in_threads(run: Callable[[_T], _R], tasks: Sequence[_T], threads: int) -> list[_R]:
+def in_threads(
+    spark: SparkSession, run: Callable[[_T], _R], tasks: Sequence[_T], threads: int
+) -> list[_R]:
     """What `run` gives for each task, some at a time; after an error none is begun any more."""
     if len(tasks) < 2 or threads < 2:
         return [run(task) for task in tasks]
     with ThreadPoolExecutor(min(threads, len(tasks))) as pool:
         # Each thread tells Spark whose job it runs, as the calling one would.
-        target = inheritable_thread_target(run)
+        target = inheritable_thread_target(spark)(run)
         futures = [pool.submit(target, task) for task in tasks]
-        done, left = wait(futures, return_when=FIRST_EXCEPTION)
-        for future in left:
-            future.cancel()
+        try:
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            for future in futures:
+                future.cancel()
         for future in done:
             future.result()
         return [future.result() for future in futures]

@@ -30,10 +30,10 @@ from pyspark_delta.kernel.protocol.domains import (
     clustering_domain,
     tombstone,
 )
-from pyspark_delta.kernel.protocol.feature_upgrade import upgraded
+from pyspark_delta.kernel.protocol.feature_upgrade import take_protocol_properties, upgraded
 from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.protocol.operations import create_table, replace_table
-from pyspark_delta.kernel.protocol.properties import COLUMN_MAPPING_MAX_ID
+from pyspark_delta.kernel.protocol.properties import PROPERTIES
 from pyspark_delta.kernel.protocol.schema_checks import check_partition_columns
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.schema_merge import schema_differences
@@ -277,6 +277,10 @@ def _check_same_clustering(
 
 
 def _comparable(properties: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Without what Delta writes by itself."""
-    hidden = (COLUMN_MAPPING_MAX_ID.key,)
-    return {key: value for key, value in properties.items() if key not in hidden}
+    """Without what Delta writes by itself, and without what is said of the protocol."""
+    own, _ = take_protocol_properties(properties)
+    return {
+        key: value
+        for key, value in own.items()
+        if key not in PROPERTIES or PROPERTIES[key].settable
+    }

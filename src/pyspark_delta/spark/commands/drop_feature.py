@@ -6,25 +6,18 @@ What must happen in which order is in `kernel.ops.drop_feature`.
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from pyspark_delta.kernel.ops.bin_packing import Sizes, plan_rewrite
 from pyspark_delta.kernel.ops.drop_feature import DropRequest, run_drop_feature
 from pyspark_delta.kernel.ops.feature_cleanup import Cleaning, FileRewrites
 from pyspark_delta.kernel.ops.widened_files import widened_files
-from pyspark_delta.kernel.protocol.operations import reorg
-from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.allowed_places import allowed_stores
-from pyspark_delta.spark.commands.compact import compact
+from pyspark_delta.spark.commands.optimize import OptimizeRequest, run_optimize
 from pyspark_delta.spark.commands.remove_column_mapping import run_remove_column_mapping
-from pyspark_delta.spark.commands.replaced_rows import hidden_columns
+from pyspark_delta.spark.commands.reorg import run_purge
 from pyspark_delta.spark.commands.row_tracking_backfill import files_per_commit
-from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.staged_files import StagedFiles
 
 _FAST = "spark.databricks.delta.tableFeatures.fastDropFeature."
 
@@ -48,45 +41,27 @@ def run_drop(
 
 
 class _SparkRewrites(FileRewrites):
-    """Files written by Spark's jobs."""
+    """Files written by Spark's jobs, as REORG writes them."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def purge_vectors(self, log: DeltaLog) -> None:
         """See FileRewrites."""
-        txn = log.start_transaction()
-        assert txn.snapshot is not None
-        files = txn.snapshot.files
-        self._rewrite(txn, files.filter(pc.is_valid(files.column("deletionVector"))))
+        run_purge(self._spark, log)
 
     def rewrite_widened(self, log: DeltaLog) -> int:
         """See FileRewrites."""
-        txn = log.start_transaction()
-        assert txn.snapshot is not None
-        locations = Locations(log.store, allowed_stores(self._spark))
-        chosen = widened_files(txn.snapshot.files, txn.metadata, locations)
-        self._rewrite(txn, chosen)
-        return int(chosen.num_rows)
+
+        def choose(files: pa.Table) -> pa.Table:
+            locations = Locations(log.store, allowed_stores(self._spark))
+            return widened_files(files, log.snapshot.metadata, locations)
+
+        return len(run_optimize(self._spark, log, OptimizeRequest(choose=choose)).removed)
 
     def remove_mapping(self, log: DeltaLog) -> None:
         """See FileRewrites."""
         run_remove_column_mapping(self._spark, log, keeps_property=False)
-
-    def _rewrite(self, txn: OptimisticTransaction, files: pa.Table) -> None:
-        """Write files anew as REORG does; without any, nothing is committed."""
-        if not files.num_rows:
-            return
-        bins = plan_rewrite(files, txn.metadata, Sizes().largest)
-        with StagedFiles(txn) as staged:
-            done = compact(JvmSession(self._spark), txn, bins, staged)
-            staged.offer()
-            txn.commit(
-                done.actions(txn.log.now_ms()),
-                reorg(),
-                tags={PRESERVED_TAG: "true"} if hidden_columns(txn).fields else None,
-                metrics=done.metrics,
-            )
 
 
 def _is_on(spark: SparkSession, key: str) -> bool:

@@ -63,7 +63,7 @@ class OptimizeRequest:
     `choose` is REORG's: it says which of the files are written anew, each of them, however large.
     """
 
-    where: str | None = None
+    where: tuple[str, ...] = ()
     z_order_by: tuple[Path, ...] = ()
     is_full: bool = False
     choose: Callable[[pa.Table], pa.Table] | None = None
@@ -232,9 +232,9 @@ def _check(
     settings: OptimizeSettings,
 ) -> None:
     if _CLUSTERING_FEATURE in supported_features(snapshot.protocol):
-        if request.where is not None:
+        if request.where:
             raise OperationNotAllowedError(
-                "DELTA_CLUSTERING_WITH_PARTITION_PREDICATE", predicates=request.where
+                "DELTA_CLUSTERING_WITH_PARTITION_PREDICATE", predicates=", ".join(request.where)
             )
         if request.z_order_by:
             raise OperationNotAllowedError(

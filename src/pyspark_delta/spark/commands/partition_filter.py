@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import pyarrow as pa
+from pyspark.sql import Column
 
 from pyspark_delta.errors.table import InvalidPredicateError, OperationNotAllowedError
 from pyspark_delta.kernel.protocol.types import column_name
@@ -25,28 +27,29 @@ class ChosenPartitions:
 
 
 def files_of_partitions(
-    jvm: JvmSession, txn: OptimisticTransaction, where: str | None, operation: str
+    jvm: JvmSession, txn: OptimisticTransaction, where: Sequence[str], operation: str
 ) -> ChosenPartitions:
-    """The live files of the partitions for which `where` is true, all without one.
+    """The live files of the partitions for which all of `where` is true.
 
     It may name no column that does not partition the table.
     """
     assert txn.snapshot is not None
-    if where is None:
+    if not where:
         return ChosenPartitions(files=txn.snapshot.files, predicates=())
-    parsed = parse_predicate(jvm, where)
-    if parsed is None:
-        raise InvalidPredicateError("DELTA_FAILED_RECOGNIZE_PREDICATE", predicate=where)
-    _check(parsed, txn.metadata.partition_columns)
-    condition = dml_condition(jvm, txn, parsed.column, operation, None)
+    parsed = [_parsed(jvm, text, txn.metadata.partition_columns) for text in where]
+    whole = reduce(Column.__and__, (each.column for each in parsed))
+    condition = dml_condition(jvm, txn, whole, operation, None)
     # Not a read of the transaction: others may do with files as they like that are left alone.
     candidates = select_files(txn.snapshot, condition.where.predicate)
     chosen = files_by_partition(jvm, txn, condition, candidates)
     assert chosen is not None  # it names partition columns alone
-    return ChosenPartitions(files=chosen, predicates=(parsed.text,))
+    return ChosenPartitions(files=chosen, predicates=tuple(each.text for each in parsed))
 
 
-def _check(parsed: ParsedPredicate, partition_columns: Sequence[str]) -> None:
+def _parsed(jvm: JvmSession, text: str, partition_columns: Sequence[str]) -> ParsedPredicate:
+    parsed = parse_predicate(jvm, text)
+    if parsed is None:
+        raise InvalidPredicateError("DELTA_FAILED_RECOGNIZE_PREDICATE", predicate=text)
     if parsed.has_subquery:
         raise OperationNotAllowedError("DELTA_UNSUPPORTED_SUBQUERY_IN_PARTITION_PREDICATES")
     known = {name.lower() for name in partition_columns}
@@ -57,3 +60,4 @@ def _check(parsed: ParsedPredicate, partition_columns: Sequence[str]) -> None:
                 columnName=column_name(path),
                 columnList=", ".join(partition_columns),
             )
+    return parsed

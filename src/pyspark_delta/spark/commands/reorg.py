@@ -13,7 +13,7 @@ from pyspark_delta.spark.commands.optimize import OptimizeRequest, run_optimize
 from pyspark_delta.spark.optimize_frame import OptimizeReport
 
 
-def run_purge(spark: SparkSession, log: DeltaLog, where: str | None = None) -> OptimizeReport:
+def run_purge(spark: SparkSession, log: DeltaLog, *where: str) -> OptimizeReport:
     """Write anew every file, of the partitions that `where` chooses, with something to purge."""
 
     def choose(files: pa.Table) -> pa.Table:

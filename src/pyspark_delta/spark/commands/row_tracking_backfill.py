@@ -16,7 +16,9 @@ from pyspark_delta.kernel.ops.row_tracking_backfill import (
     prepare_row_tracking,
 )
 from pyspark_delta.kernel.protocol.property_kinds import whole
+from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.spark.allowed_places import allowed_stores
 
 _DELTA = "spark.databricks.delta."
 _ENABLED_CONF = f"{_DELTA}rowTracking.backfill.enabled"
@@ -36,7 +38,12 @@ def enable_row_tracking(spark: SparkSession, log: DeltaLog, changes: Mapping[str
             "DELTA_OPERATION_NOT_ALLOWED",
             operation=f"Row tracking on a table that exists while {_ENABLED_CONF} is false",
         )
-    prepare_row_tracking(log, changes, most_files=files_per_commit(spark))
+    prepare_row_tracking(
+        log,
+        changes,
+        most_files=files_per_commit(spark),
+        locations=Locations(log.store, allowed_stores(spark)),
+    )
 
 
 def files_per_commit(spark: SparkSession) -> int:

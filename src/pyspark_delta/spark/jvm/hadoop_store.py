@@ -180,7 +180,9 @@ class HadoopStore(LogStore):
             for entry in found
         ]
 
-    def list_tree(self, is_hidden: Callable[[str], bool]) -> Iterator[ListedDirectory]:
+    def list_tree(
+        self, is_hidden: Callable[[str], bool], splits: Sequence[str] = ()
+    ) -> Iterator[ListedDirectory]:
         """See LogStore.  Spark tasks list many directories; of those, a few empty ones are missed.
 
         They pass over names that Spark takes for hidden, and empty directories beside full ones.

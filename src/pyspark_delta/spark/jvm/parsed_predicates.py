@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -30,10 +32,16 @@ def parse_predicate(jvm: JvmSession, text: str) -> ParsedPredicate | None:
         parsed = jvm.session.sessionState().sqlParser().parseExpression(text)
     except (PySparkException, Py4JJavaError):
         return None
-    named = items(parsed.references().toSeq())
+    named = _each(parsed.references().iterator())
     return ParsedPredicate(
         column=column_of(jvm, parsed),
         text=str(parsed.toString()),
-        columns=tuple(tuple(map(str, items(each.nameParts()))) for each in named),
+        # As a set they have no order, and asking for one asks them for ids.
+        columns=tuple(sorted(tuple(map(str, items(each.nameParts()))) for each in named)),
         has_subquery=bool(jvm.java_class(_SUBQUERIES).hasSubquery(parsed)),
     )
+
+
+def _each(scala_iterator: Any) -> Iterator[Any]:
+    while scala_iterator.hasNext():
+        yield scala_iterator.next()

@@ -117,6 +117,14 @@ def parse_columns(
 
 def syntax_error(jvm: JvmSession, sql: str, start: int, found: str | None) -> Exception:
     """Spark's error for a word, or the end, that a statement must not have at `start`."""
+    word = "end of input" if found is None else f"'{found}'"
+    return statement_error(jvm, sql, start, "PARSE_SYNTAX_ERROR", {"error": word, "hint": ""})
+
+
+def statement_error(
+    jvm: JvmSession, sql: str, start: int, condition: str, parameters: Mapping[str, str]
+) -> Exception:
+    """Spark's error of a condition of Spark's, for what stands at `start` in a statement."""
     before = sql[:start]
     line, position = before.count("\n") + 1, start - (before.rfind("\n") + 1)
     origins = "org.apache.spark.sql.catalyst.trees.Origin"
@@ -124,8 +132,8 @@ def syntax_error(jvm: JvmSession, sql: str, start: int, found: str | None) -> Ex
     error = jvm.java_class("org.apache.spark.sql.catalyst.parser.ParseException")(
         jvm.some(sql),
         jvm.java_class(origins)(jvm.some(line), jvm.some(position), *rest),
-        "PARSE_SYNTAX_ERROR",
-        jvm.scala_map({"error": "end of input" if found is None else f"'{found}'", "hint": ""}),
+        condition,
+        jvm.scala_map(dict(parameters)),
     )
     made: Exception = convert_exception(error)
     return made

@@ -5,11 +5,13 @@ Spark's parser reads them, but for the words that Delta alone has: SYNC IDENTITY
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.kernel.ops.alter_schema import ColumnChange
-from pyspark_delta.spark.catalog import TableName
+from pyspark_delta.spark.catalog import TableName, look_up_relation
 from pyspark_delta.spark.commands.alter_clustering import run_cluster_by
 from pyspark_delta.spark.commands.alter_columns import (
     run_add_columns,
@@ -50,7 +52,6 @@ from pyspark_delta.spark.sql.check_text import check_text
 from pyspark_delta.spark.sql.drop_feature import run_drop_feature
 from pyspark_delta.spark.sql.grammar import StatementReader, StatementSyntaxError
 from pyspark_delta.spark.sql.requests import Request, delta_target
-from pyspark_delta.spark.sql.targets import changed_table
 
 # Spark's classes for statements, as users know them.
 _RENAME = "RenameTable"
@@ -77,7 +78,7 @@ def run_alter(request: Request) -> DataFrame | None:
             return empty_frame(jvm)
     statement = parse_alter(jvm, request.sql, request.args)
     if name is None and statement.table is not None:
-        name = changed_table(spark, statement.table)
+        name = _delta_table(spark, statement.table)
     if name is None or _is_sparks(statement.change, name):
         return None
     _run(spark, name, statement.change)
@@ -90,7 +91,7 @@ def run_comment_on_column(request: Request) -> DataFrame | None:
     read.expect("COMMENT", "ON", "COLUMN")
     parts = read.name()
     for split in range(len(parts) - 1, 0, -1):
-        name = changed_table(request.spark, parts[:split])
+        name = _delta_table(request.spark, parts[:split])
         if name is not None:
             read.expect("IS")
             comment = None if read.takes("NULL") else read.text()
@@ -101,6 +102,11 @@ def run_comment_on_column(request: Request) -> DataFrame | None:
             run_alter_columns(request.spark, name, [change])
             return empty_frame(JvmSession(request.spark))
     return None
+
+
+def _delta_table(spark: SparkSession, parts: Sequence[str]) -> TableName | None:
+    found = look_up_relation(spark, parts)
+    return found if found is not None and found.is_delta else None
 
 
 def _synced_column(sql: str) -> tuple[str, ...] | None:

@@ -1,7 +1,7 @@
 r"""The text of a CHECK constraint as a table keeps it: its words, one blank between two of them.
 
 delta-spark writes it so, and a condition that both write must be the same text.  Comments go.
-Operators that it would tear apart, so that nobody could read them any more, stay whole.
+Operators and texts that it would tear apart, so that they mean something else, stay whole.
 
 >>> check_text("length(s)<4 /* short */ AND st.a>=1.5 or s!='a  b'")
 "length ( s ) < 4 AND st . a >= 1.5 or s != 'a  b'"
@@ -13,7 +13,7 @@ import re
 
 _TOKEN = re.compile(
     r"""(?P<blank>\s+ | --[^\n]* | /\*.*?\*/)
-      | [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*"
+      | [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*"
       | `(?:[^`]|``)*`
       | (?:\d+\.\d* | \.\d+)(?:[eE][+-]?\d+)?(?:[bB]?[dD])?(?!\w)
       | \d+[eE][+-]?\d+(?:[bB]?[dD])?(?!\w)

@@ -156,18 +156,12 @@ def _protocol_properties(table: TableWords, given: Mapping[str, str]) -> dict[st
     """The fewest words with which CREATE TABLE comes to the table's protocol."""
     wanted = table.protocol
     missing = _features(supported_features(wanted) - supported_features(_made(table, given, {})))
-    ways = (
-        {},
-        missing,
-        {
-            MIN_READER_VERSION.key: str(wanted.min_reader_version),
-            MIN_WRITER_VERSION.key: str(wanted.min_writer_version),
-        },
-        {
-            IGNORE_PROTOCOL_DEFAULTS.key: "true",
-            **_features(supported_features(wanted)),
-        },
-    )
+    versions = {
+        MIN_READER_VERSION.key: str(wanted.min_reader_version),
+        MIN_WRITER_VERSION.key: str(wanted.min_writer_version),
+    }
+    all_features = _features(supported_features(wanted))
+    ways = ({}, versions, missing, {IGNORE_PROTOCOL_DEFAULTS.key: "true", **all_features})
     for way in ways:
         if asks_the_same(_made(table, given, way), wanted):
             return way

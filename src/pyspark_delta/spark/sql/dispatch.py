@@ -14,6 +14,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser import syntax_error
 from pyspark_delta.spark.jvm.plans import empty_frame
 from pyspark_delta.spark.sql.alter import run_alter, run_comment_on_column
+from pyspark_delta.spark.sql.analyze import run_analyze
 from pyspark_delta.spark.sql.change import run_change
 from pyspark_delta.spark.sql.clone import run_clone_statement
 from pyspark_delta.spark.sql.convert import run_convert
@@ -29,6 +30,7 @@ from pyspark_delta.spark.sql.refused import run_refused
 from pyspark_delta.spark.sql.requests import Request, resolvable
 from pyspark_delta.spark.sql.restore import run_restore_statement
 from pyspark_delta.spark.sql.show import run_show
+from pyspark_delta.spark.sql.vacuum import run_vacuum_statement
 
 
 def run_statement(
@@ -57,6 +59,12 @@ def _convert(request: Request) -> DataFrame | None:
     return empty_frame(JvmSession(request.spark))
 
 
+def _analyze(request: Request) -> DataFrame | None:
+    """Statistics of the log; those of the catalog would be past it."""
+    collected = run_analyze(request)
+    return run_refused(request) if collected is None else collected
+
+
 _RUNNERS: dict[str, Callable[[Request], DataFrame | None]] = {
     "CREATE TABLE": _define,
     "REPLACE TABLE": _define,
@@ -64,6 +72,7 @@ _RUNNERS: dict[str, Callable[[Request], DataFrame | None]] = {
     "INSERT OVERWRITE": run_insert,
     "DROP TABLE": run_drop,
     "OPTIMIZE": run_optimize_statement,
+    "VACUUM": run_vacuum_statement,
     "REORG TABLE": run_reorg_statement,
     "CONVERT TO DELTA": _convert,
     "RESTORE": run_restore_statement,
@@ -87,5 +96,5 @@ _RUNNERS: dict[str, Callable[[Request], DataFrame | None]] = {
     "COMMENT ON COLUMN": run_comment_on_column,
     "LOAD DATA": run_refused,
     "MSCK REPAIR TABLE": run_refused,
-    "ANALYZE TABLE": run_refused,
+    "ANALYZE TABLE": _analyze,
 }

@@ -12,12 +12,15 @@ which the caller turns into Spark's own error.  Words count in any case; a quote
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pyspark_delta.spark.sql.text_literals import text_value
 from pyspark_delta.spark.sql.words import Word, words
 
 _OPENS, _CLOSES = "(", ")"
+_TYPE_LETTERS = "bdlsyBDLSY"
+_NUMBER = re.compile(rf"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][0-9]+)?[{_TYPE_LETTERS}]{{0,2}}")
 
 
 class StatementSyntaxError(Exception):
@@ -93,6 +96,21 @@ class StatementReader:
             raise self.error()
         self._next += 1
         return int(word.text)
+
+    def number(self) -> float:
+        """A number as SQL writes it: a sign, a fraction and the letter of a type may be there."""
+        first = self._next
+        self.takes("-")
+        while (word := self._peek()) and (word.is_name or word.text == "."):
+            self._next += 1
+            if self._next < len(self._words) and self._words[self._next].start != word.end:
+                break
+        start = self._words[first].start if first < len(self._words) else len(self._sql)
+        text = self._sql[start : self._words[self._next - 1].end] if self._next > first else ""
+        if _NUMBER.fullmatch(text) is None:
+            self._next = first
+            raise self.error()
+        return float(text.rstrip(_TYPE_LETTERS))
 
     def is_next(self, *wanted: str) -> bool:
         """Whether these words come next; none is passed."""

@@ -51,6 +51,7 @@ _VERBS: dict[str, tuple[str, ...]] = {
     "GENERATE": ("GENERATE",),
     "DROP TABLE": ("DROP", "TABLE", "[IF]", "[EXISTS]"),
     "OPTIMIZE": ("OPTIMIZE",),
+    "VACUUM": ("VACUUM",),
     "REORG TABLE": ("REORG", "TABLE"),
     "UPDATE": ("UPDATE",),
     "DELETE": ("DELETE", "FROM"),

@@ -82,7 +82,7 @@ def run_optimize_statement(request: Request) -> DataFrame:
     statement = parse_optimize(request.sql)
     log = optimized_table(request.spark, statement.table, "OPTIMIZE")
     asked = OptimizeRequest(
-        where=statement.where, z_order_by=statement.z_order_by, is_full=statement.is_full
+        where=_given(statement.where), z_order_by=statement.z_order_by, is_full=statement.is_full
     )
     return run_optimize(request.spark, log, asked).frame(request.spark)
 
@@ -93,4 +93,8 @@ def run_reorg_statement(request: Request) -> DataFrame:
     log = optimized_table(request.spark, statement.table, "REORG")
     if statement.upgrades:
         raise OperationNotAllowedError("DELTA_UNIFORM_NOT_SUPPORTED")
-    return run_purge(request.spark, log, statement.where).frame(request.spark)
+    return run_purge(request.spark, log, *_given(statement.where)).frame(request.spark)
+
+
+def _given(where: str | None) -> tuple[str, ...]:
+    return () if where is None else (where,)

@@ -18,6 +18,7 @@ from pyspark_delta.spark.reader import TIME_ZONE
 from pyspark_delta.spark.sql.create_statement import TableWords, create_statement
 from pyspark_delta.spark.sql.requests import Request
 from pyspark_delta.spark.sql.shown_tables import delta_statement, newest, text_columns
+from pyspark_delta.spark.table_access import hadoop_location
 from pyspark_delta.spark.types import to_spark
 
 
@@ -86,12 +87,13 @@ def _create(
             tableName=table.shown,
         )
     entry = table.entry
+    location = hadoop_location(snapshot.store.root_uri)
     words = TableWords(
         name=("delta", table.path or "") if entry is None else entry.parts,
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
         clustering=clustering_paths(snapshot),
-        location=None if entry is None or entry.is_managed else entry.location,
+        location=None if entry is None or entry.is_managed else location,
     )
     rows = [(create_statement(words),)]
     return local_frame(request.spark, text_columns("createtab_stmt"), rows)

@@ -14,6 +14,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parsed_show import ShowStatement, parse_show
 from pyspark_delta.spark.sql.described_table import ShownTable
 from pyspark_delta.spark.sql.requests import Request
+from pyspark_delta.spark.table_access import hadoop_location
 
 
 def delta_statement(request: Request) -> tuple[ShowStatement, TableName] | None:
@@ -54,7 +55,7 @@ def shown_table(spark: SparkSession, table: TableName) -> ShownTable:
     return ShownTable(
         snapshot=snapshot,
         name=(entry.database, entry.table),
-        location=entry.location or "",
+        location=hadoop_location(snapshot.store.root_uri),
         owner=entry_owner(entry),
         is_managed=entry.is_managed,
         is_external=not entry.is_managed,

@@ -67,7 +67,7 @@ def _table_behind(
         return None
     source = sources[0]
     if not is_temporary:
-        raise OperationNotAllowedError("DELTA_UNSUPPORTED_SOURCE", operation=f"{verb} destination")
+        raise OperationNotAllowedError("DELTA_UNSUPPORTED_SOURCE", operation=verb)
     place = hadoop_location(source.snapshot.store.root_uri)
     whole = read_snapshot(spark, source.snapshot)
     if source.is_time_travel or not shows_all_rows(view, whole):

@@ -1,0 +1,89 @@
+"""The same ALTER statements here and on delta-spark: the same errors, schemas and histories."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pyspark_delta import DeltaLog
+from tests.interop.alters import SCRIPTS
+from tests.interop.engines import Pair
+
+pytestmark = pytest.mark.slow
+RUN = """
+from tests.interop import alters
+result = alters.run(spark, alters.SCRIPTS[script], name)
+"""
+LOCATION = "result = DeltaTable.forName(spark, name).detail().first().location"
+_PHYSICAL = re.compile(r"col-[0-9a-f-]{36}")
+
+
+@pytest.fixture
+def name(pair: Pair) -> Iterator[str]:
+    """A table that both drop in the end."""
+    name = f"t_{uuid4().hex[:12]}"
+    yield name
+    for engine in (pair.ours, pair.theirs):
+        engine.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def told(pair: Pair, place: str) -> list[Any]:
+    """What each commit says of itself, with lists of columns in the order of their names.
+
+    Scala keeps several changed columns in the order of their hashes.
+    """
+    return [_settled(commit) for commit in pair.theirs.history(place)]
+
+
+def _settled(commit: dict[str, Any]) -> dict[str, Any]:
+    parameters = {key: _value(text) for key, text in commit["operationParameters"].items()}
+    if commit["operation"] == "CHANGE COLUMNS":
+        parameters["columns"].sort(key=lambda column: column["name"])
+    return {**commit, "operationParameters": parameters}
+
+
+def _value(text: str) -> Any:
+    plain = _PHYSICAL.sub("col", text)
+    return json.loads(plain) if plain.startswith(("[", "{")) else plain
+
+
+def definition(place: str) -> dict[str, Any]:
+    """Schema, layout, properties and protocol, without what no two tables share."""
+    snapshot = DeltaLog.for_table(place).update()
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    return {
+        "schema": json.loads(_PHYSICAL.sub("col", metadata.schema_string)),
+        "partitions": metadata.partition_columns,
+        "properties": dict(metadata.configuration),
+        "description": metadata.description,
+        "versions": (protocol.min_reader_version, protocol.min_writer_version),
+        "reader": sorted(protocol.reader_features or ()),
+        "writer": sorted(protocol.writer_features or ()),
+        "domains": {
+            key: _PHYSICAL.sub("col", each.configuration) for key, each in snapshot.domains.items()
+        },
+    }
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_each_statement_does_the_same_or_is_refused_alike(
+    pair: Pair, name: str, script: str
+) -> None:
+    ours = pair.ours.python(RUN, script=script, name=name)
+    theirs = pair.theirs.python(RUN, script=script, name=name)
+    assert {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]} == {}
+    places = [
+        engine.python(LOCATION, name=name).removeprefix("file:")
+        for engine in (pair.ours, pair.theirs)
+    ]
+    stories = [told(pair, place) for place in places]
+    assert [both for both in zip(*stories, strict=True) if both[0] != both[1]] == []
+    assert definition(places[0]) == definition(places[1])
+    for place in places:
+        pair.agree(Path(place))
