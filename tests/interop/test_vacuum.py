@@ -27,6 +27,13 @@ _NAMES = ("operation", "operationParameters", "operationMetrics", "isBlindAppend
 _ROWS = "result = [row.path for row in spark.sql(sql).collect()]"
 
 
+@pytest.fixture(autouse=True)
+def _quick(set_theirs: SetTheirs) -> None:
+    """delta-spark lists by ten thousand tasks, and compares by shuffles, however small a table."""
+    set_theirs("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
+    set_theirs("spark.sql.shuffle.partitions", "1")
+
+
 def make(engine: Engine, path: Path) -> None:
     """Partitions, vectors, change files, removed files, strays, hidden names."""
     for start in (0, 6):

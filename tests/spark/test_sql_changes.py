@@ -11,9 +11,9 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_delta import enable
-from pyspark_delta.errors import DeltaError
 from pyspark_delta.spark.catalog import table_log
 from tests.support.catalog_tables import own_database, rows
+from tests.support.refusals import condition
 
 CREATE = "CREATE TABLE {} (id BIGINT, v STRING, s STRUCT<a: INT, b: STRING>) USING delta"
 ROWS = "SELECT id, concat('v', id), named_struct('a', cast(id AS INT), 'b', 'x') FROM range(4)"
@@ -41,13 +41,6 @@ def values(spark: SparkSession, table: str = "t") -> dict[int, str]:
 def last(spark: SparkSession, table: str = "t") -> Any:
     """What the newest version says of itself."""
     return table_log(spark, table).history(1)[0]
-
-
-def condition(spark: SparkSession, statement: str, args: Any = None) -> str | None:
-    """What a statement is refused with."""
-    with pytest.raises((PySparkException, DeltaError)) as found:
-        spark.sql(statement, args)
-    return found.value.getCondition()
 
 
 def test_update_sets_columns_and_fields_under_any_name(
@@ -269,4 +262,4 @@ def test_sparks_own_errors_stay_sparks(spark: SparkSession, db: str, t: str) -> 
             spark.sql(statement)
         assert found.value.getCondition() == wanted, statement
     with pytest.raises(PySparkException):
-        spark.sql("DELETE FROM t WHERE id = 1", args=5)
+        spark.sql("DELETE FROM t WHERE id = 1", args=5)  # type: ignore[arg-type]

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_delta import enable
-from pyspark_delta.errors import DeltaError
 from pyspark_delta.spark.catalog import table_log
 from tests.support.catalog_tables import own_database, rows
+from tests.support.refusals import condition
 from tests.support.spark_tables import conf
 
 
@@ -44,13 +43,6 @@ def defaults(spark: SparkSession, db: str) -> str:
 def parameters(spark: SparkSession, table: str = "t") -> dict[str, Any]:
     """The newest operation's parameters."""
     return dict(table_log(spark, table).history(1)[0].operation_parameters or {})
-
-
-def condition(spark: SparkSession, statement: str) -> str | None:
-    """What a statement is refused with; the table stays as it was."""
-    with pytest.raises((PySparkException, DeltaError)) as found:
-        spark.sql(statement)
-    return found.value.getCondition()
 
 
 def test_values_of_partitions_stand_in_the_clause(spark: SparkSession, db: str, parts: str) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_delta import disable, enable
-from pyspark_delta.errors import DeltaError
 from tests.support.catalog_tables import own_database, rows
+from tests.support.refusals import condition
 
 
 @pytest.fixture
@@ -46,12 +45,6 @@ LATER = [
 def changes(spark: SparkSession, call: str, args: Any = None) -> list[tuple[object, ...]]:
     columns = "id, v, _change_type, _commit_version"
     return rows(spark.sql(f"SELECT {columns} FROM {call}", args))
-
-
-def condition(spark: SparkSession, statement: str) -> str | None:
-    with pytest.raises((PySparkException, DeltaError)) as found:
-        spark.sql(statement)
-    return found.value.getCondition()
 
 
 def test_a_range_is_told_by_versions_and_times(
