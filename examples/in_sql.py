@@ -34,7 +34,8 @@ _STEPS = (
         "DELETE FROM {table} WHERE n = 0",
         """
         MERGE INTO {table} t
-        USING (VALUES (3, 'pot', 9), (4, 'jug', 2)) s (id, item, n) ON t.id = s.id
+        USING (SELECT * FROM VALUES (3, 'pot', 9), (4, 'jug', 2) AS v (id, item, n)) s
+        ON t.id = s.id
         WHEN MATCHED THEN UPDATE SET n = s.n
         WHEN NOT MATCHED THEN INSERT (id, item, n) VALUES (s.id, s.item, s.n)
         """,
@@ -43,7 +44,7 @@ _STEPS = (
     (
         "So does the table",
         "ALTER TABLE {table} ADD COLUMN price DECIMAL(8, 2) AFTER item",
-        "ALTER TABLE {table} RENAME COLUMN n TO in_stock",
+        "ALTER TABLE {table} RENAME COLUMN price TO list_price",
         "DESCRIBE {table}",
     ),
     (

@@ -55,10 +55,13 @@ def tree(path: Path) -> list[str]:
     return sorted(name for name in found if not name.startswith("_delta_log"))
 
 
-def copies(path: Path) -> tuple[Path, Path]:
-    """Two tables like the one at `path`, with the times of its files."""
-    made = path.with_name("oürs 1%"), path.with_name("theïrs 1%")
-    for copy in made:
+def copies(pair: Pair, path: Path) -> list[tuple[Engine, Path]]:
+    """A table for each engine, like the one at `path` and with the times of its files."""
+    made: list[tuple[Engine, Path]] = [
+        (pair.ours, path.with_name("oürs 1%")),
+        (pair.theirs, path.with_name("theïrs 1%")),
+    ]
+    for _, copy in made:
         shutil.copytree(path, copy)
     return made
 
@@ -81,7 +84,7 @@ def test_both_leave_the_same(
     pair: Pair, set_theirs: SetTheirs, table_path: Path, maker: str
 ) -> None:
     make(getattr(pair, maker), table_path)
-    both = list(zip((pair.ours, pair.theirs), copies(table_path), strict=True))
+    both = copies(pair, table_path)
     set_theirs(CHECK, "false")
     with conf(pair.ours.spark, **{CHECK: "false"}):
         # Lists of files differ in directories that are not empty: those delta-spark names, and
@@ -126,7 +129,8 @@ def test_both_refuse_the_same(pair: Pair, table_path: Path, rest: str, condition
         pair.ours.sql(statement)
     with pytest.raises(PeerError) as other:
         pair.theirs.sql(statement)
-    assert mine.value.getCondition() == other.value.condition == condition  # type: ignore[union-attr]
+    found: Any = mine.value
+    assert found.getCondition() == other.value.condition == condition
 
 
 def test_both_refuse_what_is_no_table(pair: Pair, table_path: Path) -> None:
@@ -153,7 +157,7 @@ def test_hours_that_count_count_for_both(
         hours_ago = file.stat().st_mtime - age * 3600
         os.utime(file, (hours_ago, hours_ago))
     statement = "VACUUM {t} RETAIN 2.6 HOURS DRY RUN"
-    both = (pair.ours, pair.theirs)
+    both: tuple[Engine, Engine] = (pair.ours, pair.theirs)
     set_theirs(CHECK, "false")
     with conf(pair.ours.spark, **{CHECK: "false"}):
         assert [told(engine, statement, table_path) for engine in both] == [[], []]
@@ -170,7 +174,8 @@ def test_lite_goes_on_where_the_other_engine_stopped(
     lite = f"VACUUM {table(table_path)} LITE RETAIN 0 HOURS"
     pair.ours.write("SELECT 1 AS id", table_path)
     with conf(pair.ours.spark, **{CHECK: "false"}):
-        for engine, version in ((pair.theirs, 1), (pair.ours, 4), (pair.theirs, 7)):
+        turns: list[tuple[Engine, int]] = [(pair.theirs, 1), (pair.ours, 4), (pair.theirs, 7)]
+        for engine, version in turns:
             engine.write("SELECT 2 AS id", table_path, mode="overwrite")
             engine.sql(lite)
             assert read_last_vacuum(store) == version
@@ -182,7 +187,7 @@ def test_an_inventory_is_the_same_to_both(
     pair: Pair, set_theirs: SetTheirs, table_path: Path
 ) -> None:
     make(pair.ours, table_path)
-    both = list(zip((pair.ours, pair.theirs), copies(table_path), strict=True))
+    both = copies(pair, table_path)
     found = []
     for engine, path in both:
         rows = " UNION ALL ".join(

@@ -443,9 +443,18 @@ class RacingLog:
         self.mine.transaction_on = transaction_on  # type: ignore[method-assign]
 
 
+def _writes(*actions: Action) -> Callable[[DeltaLog], None]:
+    """Somebody who commits these."""
+
+    def act(log: DeltaLog) -> None:
+        log.start_transaction().commit(actions, "WRITE")
+
+    return act
+
+
 def test_a_harmless_commit_before_the_last_one_is_looked_at_and_let_pass() -> None:
     race = RacingLog(VECTORS, add("a", stats=DELETED))
-    race.before_the_drop(lambda log: log.start_transaction().commit([add("z")], "WRITE") and None)
+    race.before_the_drop(_writes(add("z")))
     version = drop(race.mine, "deletionVectors")
     configuration = race.mine.update().metadata.configuration
     assert configuration[PROTECTED] == str(version)
@@ -478,8 +487,7 @@ def test_truncated_history_gets_no_traces_by_a_commit_in_between() -> None:
     with pytest.raises(DeltaError):
         drop(race.mine, "deletionVectors", truncate_history=True)
     race = RacingLog({"delta.feature.deletionVectors": "supported"}, add("a", stats=DELETED))
-    removed = replace(remove("a"), deletion_vector=vector())
-    race.before_the_drop(lambda log: log.start_transaction().commit([removed], "WRITE") and None)
+    race.before_the_drop(_writes(replace(remove("a"), deletion_vector=vector())))
     assert condition_of(race.mine, "deletionVectors", truncate_history=True) == FAILED
 
 

@@ -305,7 +305,7 @@ def test_what_was_removed_within_longer_hours_stays_though_checkpoints_forgot_it
     table.add("g")
     table.log.checkpoint()
     assert table.log.update().tombstones().num_rows == 0
-    assert table.vacuum(9 * 24).paths == ()
+    assert table.vacuum(9 * 24).paths == table.vacuum(1e300).paths == ()
     assert table.vacuum(7 * 24).paths == ("f",)
 
 

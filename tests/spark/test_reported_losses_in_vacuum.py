@@ -33,7 +33,7 @@ def data_files(root: Path) -> set[str]:
 
 
 def test_files_that_wait_for_their_commit_are_not_vacuumed(
-    spark: SparkSession, table_path: Path
+    spark: SparkSession, table_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """delta-rs#3645: VACUUM ran between a writer's files and its commit."""
     path = str(table_path)
@@ -53,11 +53,8 @@ def test_files_that_wait_for_their_commit_are_not_vacuumed(
                 handle.vacuum()
         store_create(name, data)
 
-    log.store.create = create  # type: ignore[method-assign]
-    try:
-        spark.range(3, 6).write.format("delta").mode("append").save(path)
-    finally:
-        del log.store.create
+    monkeypatch.setattr(log.store, "create", create)
+    spark.range(3, 6).write.format("delta").mode("append").save(path)
     assert vacuumed.is_set()
     assert found == []
     assert sorted(row.id for row in spark.read.format("delta").load(path).collect()) == [*range(6)]

@@ -89,6 +89,17 @@ def test_rows_are_replaced_where_a_condition_holds(
     assert rows(spark.table("t")) == [(2, 2, "y", "m"), (30, 5, "data", "m")]
 
 
+def test_rows_are_replaced_that_the_new_ones_match(
+    spark: SparkSession, db: str, parts: str
+) -> None:
+    spark.sql("INSERT INTO t REPLACE USING (p) SELECT 40, 1, 'using', 'm'")
+    assert rows(spark.table("t")) == [(2, 2, "y", "m"), (40, 1, "using", "m")]
+    assert parameters(spark)["replaceUsingCols"]
+    source = "(SELECT 2 AS a, 9 AS p, 'on' AS b, 'm' AS q) AS s"
+    spark.sql(f"INSERT INTO t AS x REPLACE ON x.a = s.a SELECT * FROM {source}")
+    assert rows(spark.table("t")) == [(2, 9, "on", "m"), (40, 1, "using", "m")]
+
+
 def test_default_is_a_value(spark: SparkSession, db: str, defaults: str) -> None:
     spark.sql("INSERT INTO d VALUES (1, DEFAULT, 'x', 'y')")
     spark.sql("INSERT INTO d VALUES (2, 3, DEFAULT, DEFAULT), (3, default, 'k', 'DEFAULT')")

@@ -23,29 +23,21 @@ from pyspark_delta.errors.table import (
 )
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.catalog import TableName, look_up_relation, show_columns
+from pyspark_delta.spark.catalog import TableName, look_up_relation
 from pyspark_delta.spark.commands.change_feed import (
     ChangeBound,
     change_bounds,
     changes_between,
 )
-from pyspark_delta.spark.commands.clone import (
-    CloneTarget,
-    find_clone_place,
-    run_clone,
-    target_named,
-)
-from pyspark_delta.spark.commands.clone_sources import delta_of_log
+from pyspark_delta.spark.commands.clone import CloneTarget, clone_log, target_named
 from pyspark_delta.spark.commands.convert import ConvertToDeltaCommand
 from pyspark_delta.spark.commands.convert_report import ConvertReport
 from pyspark_delta.spark.commands.create_table import run_create_table
 from pyspark_delta.spark.commands.delete import run_delete
-from pyspark_delta.spark.commands.generate import run_generate
 from pyspark_delta.spark.commands.merge import MergeResult, run_merge
 from pyspark_delta.spark.commands.merge_request import MergeRequest
 from pyspark_delta.spark.commands.optimize import OptimizeRequest, run_optimize
 from pyspark_delta.spark.commands.read import run_load
-from pyspark_delta.spark.commands.restore import run_restore
 from pyspark_delta.spark.commands.update import run_update
 from pyspark_delta.spark.commands.vacuum import vacuum_table
 from pyspark_delta.spark.detail_frame import detail_frame
@@ -69,6 +61,7 @@ from pyspark_delta.spark.table_arguments import (
     whole_number,
 )
 from pyspark_delta.spark.table_builder import BuilderVerb, TableBuilder
+from pyspark_delta.spark.table_upkeep import TableUpkeep
 from pyspark_delta.spark.time_travel import AsOf
 from pyspark_delta.spark.vacuum_arguments import vacuum_request
 
@@ -76,7 +69,7 @@ from pyspark_delta.spark.vacuum_arguments import vacuum_request
 _NOT_IN_A_TABLE = (LOG_DIRECTORY, "_samples")
 
 
-class DeltaTable(FeatureMethods):
+class DeltaTable(FeatureMethods, TableUpkeep):
     """A Delta table, by its path or its name: `DeltaTable.forPath(spark, "/data/events")`."""
 
     def __init__(
@@ -314,18 +307,6 @@ class DeltaTable(FeatureMethods):
         """One row about the table: its location, size, properties, protocol."""
         return detail_frame(self._spark, self._log().update(), self._name)
 
-    def restoreToVersion(self, version: int) -> DataFrame:
-        """Make the table what it was at a version; one row tells how many files changed.
-
-        Versions in between stay in the history.  Nothing happens for the newest version.
-        """
-        return self._restored(AsOf(version=whole_number(version, "version")))
-
-    def restoreToTimestamp(self, timestamp: str) -> DataFrame:
-        """As `restoreToVersion`, to the newest version at a time such as `2024-01-31 12:00`."""
-        check_text(timestamp, "timestamp")
-        return self._restored(AsOf(timestamp=timestamp))
-
     def clone(
         self,
         target: str,
@@ -364,16 +345,6 @@ class DeltaTable(FeatureMethods):
         check_text(timestamp, "timestamp")
         return self._cloned(AsOf(timestamp=timestamp), target, isShallow, replace, properties)
 
-    def generate(self, mode: str) -> None:
-        """Write manifests for engines that know no Delta; `mode` is `symlink_format_manifest`."""
-        check_text(mode, "mode")
-        run_generate(self._whole_log(), mode)
-
-    def _restored(self, as_of: AsOf) -> DataFrame:
-        told = run_restore(self._spark, self._whole_log(), as_of)
-        self._show_columns()
-        return told
-
     def _cloned(
         self,
         as_of: AsOf | None,
@@ -388,22 +359,13 @@ class DeltaTable(FeatureMethods):
         given = text_map(properties, "properties")
         if not is_shallow:
             raise OperationNotAllowedError("DELTA_UNSUPPORTED_DEEP_CLONE")
-        name = target_named(self._spark, target)
-        asked = CloneTarget(name=name, properties=given, replaces=replaces)
-        place = find_clone_place(self._spark, asked)
-        assert place is not None  # there is no IF NOT EXISTS
-        source = delta_of_log(self._spark, self._whole_log(), self._name, as_of)
-        run_clone(self._spark, place, asked, source)
-        if name.path is not None:
+        asked = CloneTarget(
+            name=target_named(self._spark, target), properties=given, replaces=replaces
+        )
+        clone_log(self._spark, self._whole_log(), self._name, as_of, asked)
+        if asked.name.path is not None:
             return DeltaTable.forPath(self._spark, target)
         return DeltaTable.forName(self._spark, target)
-
-    def _show_columns(self) -> None:
-        """Let the catalog show the columns that the table has now."""
-        if self._name is not None:
-            found = look_up_relation(self._spark, self._name)
-            if found is not None:
-                show_columns(self._spark, found)
 
     def _merged(self, request: MergeRequest) -> MergeResult:
         result = run_merge(self._spark, self._whole_log(), request)

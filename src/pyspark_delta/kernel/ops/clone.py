@@ -81,6 +81,8 @@ def define_clone(
     if target is not None and target.num_files:
         raise OperationNotAllowedError("DELTA_UNSUPPORTED_NON_EMPTY_CLONE")
     metadata = _cloned_metadata(source.metadata, target, properties, new_id)
+    if metadata.created_time is None:
+        metadata = replace(metadata, created_time=txn.log.now_ms())
     _check_mapping(source.metadata, metadata)
     if target is not None:
         _check_mapping(target.metadata, metadata)

@@ -231,9 +231,11 @@ def _version_paths(log: DeltaLog, version: int) -> set[str]:
 
 
 def _last_version_before(log: DeltaLog, cutoff_ms: int) -> int | None:
-    """The version that was the newest at a time; None when all that is known of is newer."""
+    """The newest version that was made before a time; None when all that is known of is newer."""
+    if cutoff_ms <= 0:  # hours may be any number
+        return None
     try:
-        return log.version_at(cutoff_ms, can_return_last=True)
+        return log.version_at(cutoff_ms - 1, can_return_last=True)
     except VersionNotFoundError:
         return None
 

@@ -103,7 +103,7 @@ class Alteration:
         is_preview = _WIDENING_PREVIEW in self.features
         version = self.txn.read_version + 1 if is_preview else None
         recorded = record_type_changes(old.schema, schema, table_version=version)
-        if _GENERATED in self.features:
+        if _GENERATED in self.features and recorded.simple_string != old.schema.simple_string:
             check_generated_columns(self.jvm, recorded)
         names = old.partition_columns if partition_columns is None else tuple(partition_columns)
         new = replace(old, schema_string=format_schema(recorded), partition_columns=names)

@@ -22,15 +22,17 @@ from pyspark_delta.kernel.ops.clone import commit_clone, define_clone
 from pyspark_delta.kernel.protocol.actions import Action
 from pyspark_delta.kernel.protocol.operations import clone
 from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allow_places
 from pyspark_delta.spark.catalog import TableName, look_up
-from pyspark_delta.spark.commands.clone_sources import OpenedSource
+from pyspark_delta.spark.commands.clone_sources import OpenedSource, delta_of_log
 from pyspark_delta.spark.commands.restore import DOWNGRADE_CONF, metrics_frame
 from pyspark_delta.spark.jvm.catalog import remember_outside
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.local_frame import local_frame
 from pyspark_delta.spark.table_access import is_same_location
 from pyspark_delta.spark.table_places import TablePlace, checked_properties, place_of, register
+from pyspark_delta.spark.time_travel import AsOf
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:/")
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -120,6 +122,19 @@ def run_clone(
     allow_places(spark, source.places)
     _register(spark, place, source.places)
     return metrics_frame(spark, _COLUMNS, facts.metrics)
+
+
+def clone_log(
+    spark: SparkSession,
+    log: DeltaLog,
+    name: str | None,
+    as_of: AsOf | None,
+    target: CloneTarget,
+) -> None:
+    """Clone the table of a log, which the catalog may know by `name`."""
+    place = find_clone_place(spark, target)
+    if place is not None:
+        run_clone(spark, place, target, delta_of_log(spark, log, name, as_of))
 
 
 def target_named(spark: SparkSession, target: str) -> TableName:

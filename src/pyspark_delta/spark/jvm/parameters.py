@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from pyspark_delta.spark.jvm.catalyst import expression_of
+from pyspark_delta.spark.jvm.catalyst import constant, expression_of
 from pyspark_delta.spark.jvm.gateway import JvmSession
 
 _PARSER = "org.apache.spark.sql.catalyst.parser"
@@ -35,9 +35,8 @@ def parsed_plan(jvm: JvmSession, sql: str, args: Any = None) -> Any:
 
 
 def _literal(jvm: JvmSession, value: Any) -> Any:
-    """The Catalyst expression of a value, with its functions looked up where it has some."""
+    """A value as Catalyst's literal, computed where it is an expression."""
     found = expression_of(jvm, F.lit(value))
-    if found.resolved():
+    if found.nodeName() == "Literal":
         return found
-    frame = jvm.data_frame(jvm.session.emptyDataFrame()).select(F.lit(value).alias("value"))
-    return frame._jdf.queryExecution().analyzed().projectList().head().child()
+    return expression_of(jvm, constant(jvm, F.lit(value)))

@@ -1,0 +1,42 @@
+"""What keeps a table in order on demand: repair, checkpoints, the clean-up of its log."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_delta import DeltaTable, enable
+from tests.support.spark_tables import SparkTable
+
+
+def test_a_table_is_repaired_checkpointed_and_cleaned_up(
+    spark: SparkSession, table_path: Path
+) -> None:
+    table = SparkTable(enable(spark), table_path)
+    for number in range(3):
+        table.write(table.data("id BIGINT", (number,)))
+    handle = DeltaTable.forPath(spark, str(table_path))
+    (lost,) = (file.path for file in table.files if '"id":1' in (file.stats or ""))
+    (table_path / lost).unlink()
+    assert [row.path for row in handle.repair(dry_run=True).collect()] == [lost]
+    assert table.log.update().version == 2
+    assert [row.path for row in handle.repair().collect()] == [lost]
+    assert table.rows == [(0,), (2,)]
+    assert handle.repair().columns == ["path"]
+    assert table.log.update().version == 3
+    with pytest.raises(TypeError):
+        handle.repair(dry_run=1)  # type: ignore[arg-type]
+    handle.checkpoint()
+    log = table_path / "_delta_log"
+    assert (log / f"{3:020d}.checkpoint.parquet").exists()
+    assert handle.cleanUpLog().collect() == []
+    for version in range(3):
+        for file in log.glob(f"{version:020d}.*"):
+            os.utime(file, (1_000_000_000 + version,) * 2)
+    gone = [row.path for row in handle.cleanUpLog().collect()]
+    assert f"_delta_log/{0:020d}.json" in gone
+    assert not (log / f"{0:020d}.json").exists()
+    assert table.rows == [(0,), (2,)]
