@@ -48,7 +48,9 @@ def _settled(commit: dict[str, Any]) -> dict[str, Any]:
     return {**commit, "operationParameters": parameters}
 
 
-def _value(text: str) -> Any:
+def _value(text: str | None) -> Any:
+    if text is None:
+        return None
     plain = _PHYSICAL.sub("col", text)
     return json.loads(plain) if plain.startswith(("[", "{")) else plain
 
@@ -75,15 +77,18 @@ def definition(place: str) -> dict[str, Any]:
 def test_each_statement_does_the_same_or_is_refused_alike(
     pair: Pair, name: str, script: str
 ) -> None:
-    ours = pair.ours.python(RUN, script=script, name=name)
-    theirs = pair.theirs.python(RUN, script=script, name=name)
-    assert {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]} == {}
-    places = [
-        engine.python(LOCATION, name=name).removeprefix("file:")
-        for engine in (pair.ours, pair.theirs)
-    ]
-    stories = [told(pair, place) for place in places]
-    assert [both for both in zip(*stories, strict=True) if both[0] != both[1]] == []
-    assert definition(places[0]) == definition(places[1])
+    engines = (pair.ours, pair.theirs)
+    ours, theirs = (engine.python(RUN, script=script, name=name) for engine in engines)
+    places = [engine.python(LOCATION, name=name).removeprefix("file:") for engine in engines]
+    stories = zip(*(told(pair, place) for place in places), strict=False)
+    mine, their_own = map(definition, places)
+    differences = {
+        "outcomes": {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]},
+        "commits": [both for both in stories if both[0] != both[1]],
+        "definition": {
+            key: (mine[key], their_own[key]) for key in mine if mine[key] != their_own[key]
+        },
+    }
+    assert differences == {"outcomes": {}, "commits": [], "definition": {}}
     for place in places:
         pair.agree(Path(place))

@@ -40,7 +40,7 @@ def optimize(table: SparkTable, full: str = "", **settings: str) -> Row:
 
 
 def cubes(table: SparkTable) -> list[str]:
-    return sorted({(file.tags or {}).get("ZCUBE_ID", "") for file in table.files})
+    return sorted({(file.tags or {}).get("ZCUBE_ID") or "" for file in table.files})
 
 
 def cluster(table: SparkTable, *columns: str) -> None:

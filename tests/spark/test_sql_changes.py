@@ -57,6 +57,8 @@ def test_update_sets_columns_and_fields_under_any_name(
     assert [tuple(row) for row in found] == [(12, "x"), (3, "y")]
     assert rows(spark.sql("UPDATE t SET v = 'nobody' WHERE id = 77")) == [(0,)]
     assert rows(spark.sql("UPDATE t SET v = (SELECT max(v) FROM t) WHERE id = 0")) == [(1,)]
+    spark.sql("WITH c AS (SELECT 'cte' AS x) UPDATE t SET v = (SELECT max(x) FROM c) WHERE id = 0")
+    assert values(spark)[0] == "cte"
     assert rows(spark.sql("UPDATE t SET v = DEFAULT")) == [(4,)]
     assert set(values(spark).values()) == {None}
 

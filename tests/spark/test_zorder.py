@@ -37,7 +37,7 @@ def z_order(table: SparkTable, num_files: int, *columns: str, **more: str) -> Ro
 def skipped(table: SparkTable, column: str, value: Any) -> float:
     """The share of files that a look for one value does not open."""
     snapshot = table.log.update()
-    left = select_files(snapshot, compare((column,), "=", value)).num_rows
+    left: int = select_files(snapshot, compare((column,), "=", value)).num_rows
     return 1 - left / snapshot.num_files
 
 

@@ -79,7 +79,9 @@ def run_drop_feature(cleaning: Cleaning, request: DropRequest) -> int:
         else:
             commit_and_checkpoint(log)
             if cleaned.has_changed:
-                raise _not_yet("WAIT_FOR_RETENTION_PERIOD", removal, snapshot.metadata)
+                raise _not_yet(
+                    "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD", removal, snapshot.metadata
+                )
     return _downgrade(log, removal, request, cleaned)
 
 
@@ -164,7 +166,7 @@ def _truncate(
     own = property_value(metadata.configuration, TRUNCATE_HISTORY_RETENTION)
     truncate_log(log, snapshot, retention_ms=own if request.truncate_history else None)
     if has_traces_in_history(removal, snapshot):
-        raise _not_yet("HISTORICAL_VERSIONS_EXIST", removal, metadata)
+        raise _not_yet("DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST", removal, metadata)
 
 
 def _raise_barriers(log: DeltaLog, feature: str) -> None:
@@ -187,10 +189,10 @@ def _has_checkpoint(log: DeltaLog, version: int) -> bool:
     return False
 
 
-def _not_yet(why: str, removal: Removal, metadata: Metadata) -> ProtocolError:
+def _not_yet(condition: str, removal: Removal, metadata: Metadata) -> ProtocolError:
     said = metadata.configuration
     return ProtocolError(
-        f"DELTA_FEATURE_DROP_{why}",
+        condition,
         feature=removal.feature,
         logRetentionPeriodKey=LOG_RETENTION.key,
         logRetentionPeriod=said.get(LOG_RETENTION.key) or LOG_RETENTION.default,

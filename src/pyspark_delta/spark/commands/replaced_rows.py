@@ -85,8 +85,9 @@ class RowCondition:
     predicate: Predicate
 
     def names_only(self, columns: Sequence[str]) -> bool:
-        """Whether it looks at no other columns than these."""
-        return set(self.resolved.columns) <= set(columns)
+        """Whether it looks at no other columns than these, however it spells their names."""
+        known = {name.lower() for name in columns}
+        return all(name.lower() in known for name in self.resolved.columns)
 
 
 def whole_table(txn: OptimisticTransaction) -> Replaced:

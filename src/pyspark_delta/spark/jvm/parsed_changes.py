@@ -134,7 +134,8 @@ def _update(jvm: JvmSession, plan: Any, queries: Any) -> ParsedUpdate | None:
     return ParsedUpdate(
         target=target,
         assignments=tuple(
-            (_name(each.key()), column_of(jvm, each.value())) for each in items(plan.assignments())
+            (_name(each.key()), column_of(jvm, _with_queries_inside(jvm, queries, each.value())))
+            for each in items(plan.assignments())
         ),
         condition=_condition(jvm, plan.condition()),
     )
@@ -212,6 +213,35 @@ def _clause(
         condition=_condition(jvm, action.condition()),
         assignments=assignments,
     )
+
+
+def _with_queries_inside(jvm: JvmSession, queries: Any, expression: Any) -> Any:
+    """An expression whose subqueries know the queries that stand before the statement."""
+    if queries is None:
+        return expression
+    jvm.accept_callbacks()
+    return expression.transform(_Subqueries(jvm, queries))
+
+
+class _Subqueries:
+    """Scala's partial function from an expression to another, which Catalyst asks for each node."""
+
+    def __init__(self, jvm: JvmSession, queries: Any) -> None:
+        self._jvm = jvm
+        self._queries = queries
+
+    def isDefinedAt(self, node: Any) -> bool:
+        return True
+
+    def applyOrElse(self, node: Any, default: Any) -> Any:
+        if _kind(node) not in ("ScalarSubquery", "Exists", "ListQuery"):
+            return node
+        return node.withNewPlan(with_queries(self._jvm, self._queries, node.plan()))
+
+    class Java:
+        """What Py4J asks for."""
+
+        implements = ("scala.PartialFunction",)
 
 
 def _value(jvm: JvmSession, expression: Any) -> Column | None:

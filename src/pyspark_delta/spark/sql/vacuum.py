@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_delta.errors.table import TableNotFoundError
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.commands.vacuum import VacuumRequest, vacuum_table
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser import statement_error
@@ -93,7 +95,7 @@ def run_vacuum_statement(request: Request) -> DataFrame:
     except VacuumClauseError as error:
         jvm = JvmSession(spark)
         raise statement_error(jvm, sql, 0, error.condition, error.parameters) from None
-    log = optimized_table(spark, statement.table, "VACUUM")
+    log = _log(spark, statement.table)
     asked = VacuumRequest(
         retention_hours=statement.hours,
         dry_run=statement.dry_run,
@@ -101,6 +103,19 @@ def run_vacuum_statement(request: Request) -> DataFrame:
         inventory=_inventory(request, statement.inventory),
     )
     return vacuum_table(spark, log, asked)
+
+
+def _log(spark: SparkSession, table: str | tuple[str, ...]) -> DeltaLog:
+    try:
+        return optimized_table(spark, table, "VACUUM")
+    except TableNotFoundError as error:
+        if error.condition != "DELTA_MISSING_DELTA_TABLE":
+            raise
+        # So delta-spark calls it here, however the table is named.
+        name = error.parameters["tableName"]
+        raise TableNotFoundError(
+            "DELTA_TABLE_ONLY_OPERATION", tableName=name, operation="VACUUM"
+        ) from None
 
 
 def _inventory(request: Request, said: tuple[str, ...] | Piece | None) -> DataFrame | None:
