@@ -144,6 +144,9 @@ def history(pair: Pair, path: Path, first: int) -> list[dict[str, Any]]:
                 for key, value in protocol.items()
                 if value is not None
             }
+        if "properties" in parameters:
+            # Names of features count in any case, and engines differ in which they keep.
+            parameters["properties"] = parameters["properties"].lower()
         if "columns" in parameters:
             parameters["columns"] = json.loads(parameters["columns"])
         commit["operationParameters"] = parameters
@@ -209,8 +212,9 @@ def test_history_is_truncated_by_either_engine(pair: Pair, tmp_path: Path) -> No
         _grow_old(path, 30)
         run(engine, path, statement)
         rows = pair.agree(path).rows
+        # How much more than is needed goes is each engine's own affair.
         first = min(file.name for file in (path / "_delta_log").glob("*.json"))
-        found[label] = (refused, definition(path), rows, first)
+        found[label] = (refused, definition(path), rows, int(first[:20]) > 5)
         run(pair.theirs, path, "INSERT INTO {t} VALUES (100L, 'more')")
         assert len(pair.agree(path).rows) == len(rows) + 1
     assert found["ours"] == found["theirs"]
@@ -290,4 +294,6 @@ def test_python_changes_protocols_alike(pair: Pair, tmp_path: Path) -> None:
         make(engine, path, Case(properties={}))
         engine.python(_PROTOCOL, path=path)
         found.append((definition(path), history(pair, path, 1)))
-    assert found[0] == found[1]
+    assert found[0][0] == found[1][0]
+    for ours, theirs in zip(found[0][1], found[1][1], strict=True):
+        assert ours == theirs

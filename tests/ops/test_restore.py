@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_delta.errors import ConcurrentWriteException, DataFileError
+from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.ops.missing_files import missing_files
 from pyspark_delta.kernel.ops.restore import check_files_exist, commit_restore, plan_restore
 from pyspark_delta.kernel.protocol.actions import AddFile, RemoveFile
@@ -180,6 +181,21 @@ def test_a_table_can_go_back_to_before_its_columns_were_mapped(table_path: Path)
     assert log.update().metadata.configuration == {}
     restored(log, 3)
     assert rows(log) == [1, 2]
+
+
+def test_the_table_before_it_was_replaced_is_that_table_again(table_path: Path) -> None:
+    log = new_table(table_path, ids(1))
+    old = log.update().metadata
+    txn = log.start_transaction()
+    other = StructType((StructField("x", LONG),))
+    txn.update_metadata(
+        replace(old, id="another", schema_string=format_schema(other)), replaces_table=True
+    )
+    txn.commit([f.remove(1) for f in add_files(txn.filter_files())], "REPLACE TABLE")
+    assert log.update().metadata.id == "another"
+    restored(log, 1)
+    assert log.update().metadata == old
+    assert rows(log) == [1]
 
 
 def test_the_protocol_is_lowered_only_on_demand(table_path: Path) -> None:

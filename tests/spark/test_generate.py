@@ -68,8 +68,8 @@ def test_manifests_lead_to_the_rows(spark: SparkSession, table_path: Path, datab
     assert set(lines(table_path)) == {"p=a b%25", "p=__HIVE_DEFAULT_PARTITION__", "p=c"}
     handle.delete("p = 'c'")
     assert "p=c" not in lines(table_path)
-    handle.restoreToVersion(0)
-    assert "p=ü" in lines(table_path)
+    handle.restoreToVersion(3)
+    assert "p=c" in lines(table_path)
     table.write(table.data("id BIGINT, p STRING", (5, "only")), "overwrite")
     assert set(lines(table_path)) == {"p=only"}
 
@@ -94,7 +94,7 @@ def test_what_has_no_manifests_says_why(
         "CREATE TABLE m (id INT) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
     )
     for name, condition in (
-        ("p", "DELTA_MISSING_DELTA_TABLE"),
+        ("p", "DELTA_ONLY_OPERATION"),
         ("nothing", "DELTA_TABLE_NOT_FOUND"),
         ("m", "DELTA_UNSUPPORTED_MANIFEST_GENERATION_WITH_COLUMN_MAPPING"),
     ):

@@ -85,7 +85,7 @@ def test_a_table_is_described_from_its_log(spark: SparkSession, db: str, table_p
     # A path, where nobody knows a name.
     spark.range(1).write.format("delta").save(str(table_path))
     assert shown(spark, f"DESCRIBE delta.`{table_path}`") == [("id", "bigint", None)]
-    by_path = dict(row[:2] for row in shown(spark, f"DESCRIBE EXTENDED delta.`{table_path}`"))
+    by_path = {row[0]: row[1] for row in shown(spark, f"DESCRIBE EXTENDED delta.`{table_path}`")}
     assert (by_path["Namespace"], by_path["Table"]) == ("delta", str(table_path))
     assert by_path["Location"] == str(table_path)
     missing = f"DESCRIBE delta.`{table_path}x`"

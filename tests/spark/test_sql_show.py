@@ -91,7 +91,7 @@ def test_properties_are_those_of_the_log(spark: SparkSession, db: str, table_pat
         "CREATE TABLE t (a INT) USING delta CLUSTER BY (a) TBLPROPERTIES "
         "('delta.appendOnly' = 'true', own = '1')"
     )
-    found = dict(shown(spark, "SHOW TBLPROPERTIES t"))
+    found = {row[0]: row[1] for row in shown(spark, "SHOW TBLPROPERTIES t")}
     assert list(found) == sorted(found)
     assert found["delta.appendOnly"] == "true"
     assert found["own"] == "1"
@@ -102,10 +102,10 @@ def test_properties_are_those_of_the_log(spark: SparkSession, db: str, table_pat
     assert key == "nope"
     assert "does not have property: nope" in value
     spark.range(1).write.format("delta").save(str(table_path))
-    assert dict(shown(spark, f"SHOW TBLPROPERTIES delta.`{table_path}`")) == {
-        "delta.minReaderVersion": "1",
-        "delta.minWriterVersion": "2",
-    }
+    assert shown(spark, f"SHOW TBLPROPERTIES delta.`{table_path}`") == [
+        ("delta.minReaderVersion", "1"),
+        ("delta.minWriterVersion", "2"),
+    ]
 
 
 def test_tables_are_listed(spark: SparkSession, db: str) -> None:

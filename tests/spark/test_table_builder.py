@@ -16,7 +16,7 @@ from pyspark_delta import DeltaTable, enable
 from pyspark_delta.errors import DeltaError
 from pyspark_delta.kernel.protocol.domains import clustering_columns
 from pyspark_delta.spark.catalog import table_log
-from pyspark_delta.tables import DeltaTableBuilder, IdentityGenerator
+from pyspark_delta.tables import IdentityGenerator
 from tests.support.catalog_tables import own_database
 
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_made_is_refused(spark: SparkSession, db: str, table_path
 
 def test_arguments_of_a_wrong_kind_are_refused_by_name(spark: SparkSession) -> None:
     enable(spark)
-    wrong: list[tuple[Callable[[DeltaTableBuilder], Any], str]] = [
+    wrong: list[tuple[Callable[[Any], Any], str]] = [
         (lambda b: b.tableName(1), "identifier"),
         (lambda b: b.location(None), "location"),
         (lambda b: b.comment(b"x"), "comment"),

@@ -99,7 +99,6 @@ class SnapshotSource(ScanSource):
         if self.tracks_rows:
             own = own.add(StructField(BASE_ROW_ID, LONG), StructField(ROW_VERSION, LONG))
         self._partition_schema = own
-        self._bits = RowBits(snapshot.store.root_uri, VectorReader(Locations(snapshot.store)))
 
     @property
     def root(self) -> str:
@@ -227,8 +226,10 @@ class SnapshotSource(ScanSource):
 
     def _bits_of_files(self, files: pa.Table) -> list[bytes | None]:
         """The bits of the rows that are gone, for the first file of each group."""
+        store = self.snapshot.store
+        bits = RowBits(store.root_uri, VectorReader(Locations(store, self._allowed())))
         found = map(descriptor_of, files.column("deletionVector").to_pylist())
-        return [None if descriptor is None else self._bits.of(descriptor) for descriptor in found]
+        return [None if descriptor is None else bits.of(descriptor) for descriptor in found]
 
     def _more_values(self, files: pa.Table) -> list[list[Any]]:
         """Values of further columns that a source has, for the first file of each group."""

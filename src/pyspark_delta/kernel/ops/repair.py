@@ -27,7 +27,6 @@ def run_repair(
     missing = missing_files(txn.snapshot.files, locations)
     paths: list[str] = missing.column("path").to_pylist()
     if paths and not dry_run:
-        txn.read_files(paths)
         now_ms = txn.log.now_ms()
         removes = [file.remove(now_ms) for file in add_files(missing)]
         txn.commit(removes, _FSCK, metrics={"numRemovedFiles": len(removes)})

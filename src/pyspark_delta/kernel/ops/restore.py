@@ -112,8 +112,10 @@ def commit_restore(
     ConcurrentWriteException when somebody else was faster: what is removed is no longer all.
     """
     txn.update_protocol(plan.protocol)
-    # Files that come back were written under the names that they had then.
-    txn.update_metadata(plan.metadata, removes_mapping=True)
+    # Files that come back were written under the names that they had then.  Before REPLACE TABLE
+    # it was another table, and is that again.
+    is_another = plan.metadata.id != txn.metadata.id
+    txn.update_metadata(plan.metadata, replaces_table=is_another, removes_mapping=True)
     done = txn.commit_large(
         plan.actions(txn.log.now_ms()),
         operation,

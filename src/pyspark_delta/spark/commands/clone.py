@@ -81,11 +81,13 @@ def find_clone_place(spark: SparkSession, target: CloneTarget) -> TablePlace | N
             targetIdentifier=name.shown,
         )
     if name.entry is not None and not target.replaces:
-        return _existing(target)
+        _check_may_exist(target)
+        return None
     place = place_of(spark, name, target.location)
     exists = name.entry is not None or (name.path is not None and place.snapshot() is not None)
     if exists and not target.replaces:
-        return _existing(target)
+        _check_may_exist(target)
+        return None
     if not exists and not target.creates:
         raise TableNotFoundError("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=name.shown)
     if not target.replaces:
@@ -150,7 +152,7 @@ def no_clone(spark: SparkSession) -> DataFrame:
     return local_frame(spark, StructType(tuple(StructField(c, LONG) for c in _COLUMNS)), [])
 
 
-def _existing(target: CloneTarget) -> None:
+def _check_may_exist(target: CloneTarget) -> None:
     if not target.if_not_exists:
         raise TableAlreadyExistsError("DELTA_TABLE_ALREADY_EXISTS", tableName=target.name.shown)
 

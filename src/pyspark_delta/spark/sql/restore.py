@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from pyspark_delta.spark.catalog import log_of, resolve_table, show_columns
+from pyspark_delta.spark.catalog import log_of, show_columns
 from pyspark_delta.spark.commands.restore import run_restore
 from pyspark_delta.spark.sql.grammar import StatementReader
 from pyspark_delta.spark.sql.requests import Request
+from pyspark_delta.spark.sql.targets import only_delta
 from pyspark_delta.spark.sql.temporal import read_as_of
 from pyspark_delta.spark.time_travel import AsOf
 
@@ -19,7 +20,7 @@ from pyspark_delta.spark.time_travel import AsOf
 def run_restore_statement(request: Request) -> DataFrame:
     """Run the statement."""
     table, as_of = parse_restore(request.sql)
-    name = resolve_table(request.spark, table)
+    name = only_delta(request.spark, table, "RESTORE")
     told = run_restore(request.spark, log_of(request.spark, name), as_of)
     show_columns(request.spark, name)
     return told

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from pyspark_delta.errors.table import OperationNotAllowedError
-from pyspark_delta.spark.catalog import TableName, is_path_name, look_up, look_up_relation
+from pyspark_delta.spark.catalog import (
+    TableName,
+    is_path_name,
+    look_up,
+    look_up_relation,
+    resolve_table,
+)
 from pyspark_delta.spark.jvm.catalog import SESSION_CATALOG, is_temporary_view
 from pyspark_delta.spark.jvm.file_index import sources_in
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -76,3 +82,11 @@ def _table_behind(
     if known is not None and known[0].lower() == SESSION_CATALOG:
         return look_up(spark, known)
     return TableName(path=place)
+
+
+def only_delta(spark: SparkSession, name: Sequence[str], verb: str) -> TableName:
+    """The Delta table of that name, for a statement that is about nothing else."""
+    found = look_up_relation(spark, name)
+    if found is None or (found.entry is not None and not found.is_delta):
+        raise OperationNotAllowedError("DELTA_ONLY_OPERATION", operation=verb)
+    return resolve_table(spark, name)
