@@ -130,7 +130,10 @@ SCRIPTS: Mapping[str, Script] = {
         ),
     ),
     "properties": Script(
-        (_made("id INT, p INT", {}, "PARTITIONED BY (p)"), "INSERT INTO {t} VALUES (1, 2)"),
+        (
+            _made("id INT, p INT", {"own": "1"}, "PARTITIONED BY (p)"),
+            "INSERT INTO {t} VALUES (1, 2)",
+        ),
         tuple(
             _lines("""
             SET TBLPROPERTIES ('a' = 'b', 'DELTA.APPENDONLY' = 'true')

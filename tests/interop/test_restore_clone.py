@@ -129,6 +129,7 @@ def history(pair: Pair, path: Path) -> list[dict[str, Any]]:
     return commits
 
 
+@pytest.mark.slow
 def test_a_restore_leaves_the_same_table_on_both_sides(pair: Pair, tmp_path: Path) -> None:
     paths = {"ours": tmp_path / "öurs 1%", "theirs": tmp_path / "theirs"}
     found = {name: getattr(pair, name).python(RESTORES, path=path) for name, path in paths.items()}
@@ -147,6 +148,7 @@ def test_a_restore_leaves_the_same_table_on_both_sides(pair: Pair, tmp_path: Pat
     )
 
 
+@pytest.mark.slow
 def test_each_engine_reads_and_changes_the_clones_of_the_other(free: Pair, tmp_path: Path) -> None:
     pair = free
     pair.ours.spark.conf.set(ALLOWED, str(tmp_path))

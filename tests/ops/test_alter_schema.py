@@ -136,7 +136,8 @@ def test_a_column_that_cannot_be_added(column: AddedColumn, condition: str) -> N
 
 
 def test_two_new_columns_of_one_name_are_refused() -> None:
-    assert refused(lambda: add_columns(SCHEMA, [added("x"), added("X")])) == "FIELD_ALREADY_EXISTS"
+    twice = [added("x"), added("X")]
+    assert refused(lambda: add_columns(SCHEMA, twice)) == "COLUMN_ALREADY_EXISTS"
 
 
 def test_columns_are_dropped_at_any_depth_and_told_as_they_were_spelled() -> None:

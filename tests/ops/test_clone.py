@@ -16,6 +16,7 @@ from pyspark_delta.errors import (
 )
 from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.log.symlink_manifests import plain_location
 from pyspark_delta.kernel.ops.clone import (
     CloneSource,
     absolute_paths,
@@ -54,7 +55,7 @@ def cloned(
     txn = log.start_transaction()
     source = source_of(snapshot)
     domains = define_clone(txn, source, properties or {}, new_id="new")
-    files = cloned_files(snapshot, snapshot.store.root_uri)
+    files = cloned_files(snapshot, plain_location(snapshot.store.root_uri))
     check_clone_files(txn, files)
     commit_clone(txn, iter([*add_files(files), *domains]), source, clone("source", source.version))
     return log
@@ -93,17 +94,18 @@ def test_a_clone_reads_the_files_and_vectors_of_its_source(tmp_path: Path, inlin
 
 
 def test_paths_become_addresses_and_addresses_stay() -> None:
-    paths = pa.array(["p=1/a%20b", "/r/s", "s3://other/x", "file:/y"])
-    assert absolute_paths(paths, "file:///t%25").to_pylist() == [
-        "file:///t%25/p=1/a%20b",
-        "file:///r/s",
+    paths = pa.array(["p=1/a%20b", "p=%C3%BC%2525/x", "/r/s", "s3://other/x", "file:/y"])
+    assert absolute_paths(paths, "file:///t%25", "file:/t%").to_pylist() == [
+        "file:/t%25/p=1/a%20b",
+        "file:/t%25/p=ü%2525/x",
+        "file:/r/s",
         "s3://other/x",
         "file:/y",
     ]
-    assert absolute_paths(paths, "s3a://bucket/t/").to_pylist()[:2] == [
-        "s3a://bucket/t/p=1/a%20b",
-        "s3a://bucket/r/s",
+    assert absolute_paths(paths.slice(0, 1), "s3://bucket/t", "s3a://bucket/t/").to_pylist() == [
+        "s3a://bucket/t/p=1/a%20b"
     ]
+    assert len(absolute_paths(paths.slice(0, 0), "file:///t", "file:/t")) == 0
 
 
 def test_an_empty_table_can_become_a_clone_and_stays_itself(tmp_path: Path) -> None:

@@ -18,13 +18,23 @@ from pyspark_delta.spark.jvm.parsed_changes import (
     ParsedUpdate,
     parse_change,
 )
-from pyspark_delta.spark.jvm.parsed_inserts import parse_inserts, writes_directory
+from pyspark_delta.spark.jvm.parsed_inserts import (
+    ParsedInsert,
+    parse_inserts,
+    writes_directory,
+)
 from pyspark_delta.spark.jvm.table_functions import Argument, install_table_functions
 
 
 @pytest.fixture
 def jvm(spark: SparkSession) -> JvmSession:
     return JvmSession(spark)
+
+
+def only(parsed: list[ParsedInsert] | None) -> ParsedInsert:
+    assert parsed is not None
+    assert len(parsed) == 1
+    return parsed[0]
 
 
 def test_changes_are_taken_apart(jvm: JvmSession) -> None:
@@ -69,20 +79,20 @@ def test_arguments_take_the_places_of_their_marks(jvm: JvmSession) -> None:
 
 
 def test_inserts_are_taken_apart(jvm: JvmSession) -> None:
-    (one,) = parse_inserts(jvm, "INSERT OVERWRITE t PARTITION (p = 1, q) VALUES (1, 'a')") or ()
+    one = only(parse_inserts(jvm, "INSERT OVERWRITE t PARTITION (p = 1, q) VALUES (1, 'a')"))
     assert (one.overwrite, dict(one.fixed), one.open) == (True, {"p": "1"}, ("q",))
-    (one,) = parse_inserts(jvm, "INSERT INTO t (b, a) VALUES (DEFAULT, 1), (2, default)") or ()
+    one = only(parse_inserts(jvm, "INSERT INTO t (b, a) VALUES (DEFAULT, 1), (2, default)"))
     assert (one.columns, one.query.defaults()) == (("b", "a"), {0: False, 1: False})
     filled = one.query.with_defaults(jvm, {0: "7", 1: "8"}).frame(jvm)
     assert sorted(tuple(row) for row in filled.collect()) == [(2, 8), (7, 1)]
-    (one,) = parse_inserts(jvm, "INSERT INTO t SELECT DEFAULT, 1 AS a") or ()
+    one = only(parse_inserts(jvm, "INSERT INTO t SELECT DEFAULT, 1 AS a"))
     assert one.query.defaults() == {0: True}
     assert one.query.with_defaults(jvm, {0: "7"}).frame(jvm).collect() == [(7, 1)]
-    (one,) = parse_inserts(jvm, "INSERT INTO t REPLACE WHERE p = 1 SELECT 1") or ()
+    one = only(parse_inserts(jvm, "INSERT INTO t REPLACE WHERE p = 1 SELECT 1"))
     assert one.replace_where is not None
-    (one,) = parse_inserts(jvm, "INSERT INTO t AS x REPLACE ON x.a = s.a SELECT 1 AS a") or ()
+    one = only(parse_inserts(jvm, "INSERT INTO t AS x REPLACE ON x.a = s.a SELECT 1 AS a"))
     assert (one.replace_on, one.replace_alias) == ("(x.a = s.a)", "x")
-    (one,) = parse_inserts(jvm, "INSERT INTO t REPLACE USING (a, b) SELECT 1, 2") or ()
+    one = only(parse_inserts(jvm, "INSERT INTO t REPLACE USING (a, b) SELECT 1, 2"))
     assert one.replace_using == ("a", "b")
     both = parse_inserts(jvm, "FROM s INSERT INTO t SELECT a INSERT OVERWRITE u SELECT b")
     assert [each.target.name for each in both or ()] == [("t",), ("u",)]

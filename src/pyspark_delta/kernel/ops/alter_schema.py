@@ -121,6 +121,7 @@ def add_columns(schema: StructType, added: Sequence[AddedColumn]) -> StructType:
     for column in added:
         _check_nullable(column.field)
     check_added_columns(column.field for column in added)
+    _check_new(schema, added)
     changed = schema
     for column in added:
         changed = _with_column(changed, column)
@@ -299,6 +300,18 @@ def _with_column(schema: StructType, column: AddedColumn) -> StructType:
     return _with_fields(
         schema, parent, lambda fields: (*fields[:index], column.field, *fields[index:])
     )
+
+
+def _check_new(schema: StructType, added: Sequence[AddedColumn]) -> None:
+    seen: set[tuple[str, ...]] = set()
+    for column in added:
+        if _has(schema, column.path):
+            raise _exists("add", column.path, schema)
+    for column in added:
+        key = tuple(step.lower() for step in column.path)
+        if key in seen:
+            raise SchemaError("COLUMN_ALREADY_EXISTS", columnName=column_name(column.path))
+        seen.add(key)
 
 
 def _index_for(struct: StructType, position: Position | None, otherwise: int) -> int:

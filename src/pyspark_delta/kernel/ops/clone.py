@@ -7,14 +7,17 @@ PROTOCOL.md, "Add File and Remove File" and "Deletion Vectors".
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_delta.errors.table import InvalidActionsError, OperationNotAllowedError, SchemaError
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA, DELETION_VECTOR
+from pyspark_delta.kernel.log.frames import ADD_SCHEMA, DELETION_VECTOR, canonical_paths
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.actions import Action, DomainMetadata, Metadata, Protocol
 from pyspark_delta.kernel.protocol.deletion_vectors import ABSOLUTE, IN_TABLE, locate
@@ -24,7 +27,6 @@ from pyspark_delta.kernel.protocol.operations import Operation
 from pyspark_delta.kernel.protocol.properties import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from pyspark_delta.kernel.protocol.row_tracking import assigns_row_ids
 from pyspark_delta.kernel.scan.vectors import descriptor_of
-from pyspark_delta.kernel.storage.uris import child_uri
 from pyspark_delta.kernel.txn.definition import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 
@@ -32,6 +34,9 @@ NO_VERSION = -1
 """The version of a source that is no Delta table."""
 
 _HAS_SCHEME = r"^[A-Za-z][A-Za-z0-9+.\-]*:"
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/]*)?")
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_\-!.~'()*,;:$&+=/@]")
+_PLAIN_NAME = r"^[A-Za-z0-9_\-.=]*$"
 # Named anew for each table: the files have values there that are the source's rows' ids.
 _OWN_PROPERTIES = (ROW_ID_COLUMN.key, ROW_COMMIT_VERSION_COLUMN.key)
 
@@ -95,14 +100,18 @@ def define_clone(
     return _cloned_domains(source.domains, {} if target is None else target.domains)
 
 
-def cloned_files(snapshot: Snapshot, base_uri: str) -> pa.Table:
-    """The files of a version as add actions of another table; `base_uri` is its root's address."""
+def cloned_files(snapshot: Snapshot, location: str) -> pa.Table:
+    """The files of a version as add actions of another table.
+
+    `location` is where the version's table is, decoded and as its users spell it.
+    """
     files = snapshot.files
+    root_uri = snapshot.store.root_uri
     nothing = pa.nulls(files.num_rows, pa.int64())
     columns = {
-        "path": absolute_paths(files.column("path").combine_chunks(), base_uri),
+        "path": absolute_paths(files.column("path").combine_chunks(), root_uri, location),
         "dataChange": pa.repeat(pa.scalar(True), files.num_rows),
-        "deletionVector": _absolute_vectors(files.column("deletionVector"), base_uri),
+        "deletionVector": _absolute_vectors(files.column("deletionVector"), location),
         "baseRowId": nothing,
         "defaultRowCommitVersion": nothing,
     }
@@ -112,13 +121,46 @@ def cloned_files(snapshot: Snapshot, base_uri: str) -> pa.Table:
     return files
 
 
-def absolute_paths(paths: pa.Array, base_uri: str) -> pa.Array:
-    """Paths of a log as URIs: below `base_uri`, unless they say themselves where they are."""
-    # The paths are encoded already, as `base_uri` is: they only have to be put together.
-    joined = pc.binary_join_element_wise(base_uri.rstrip("/"), paths, "/")
-    rooted = pc.binary_join_element_wise(_origin(base_uri), paths, "")
-    found = pc.if_else(pc.starts_with(paths, "/"), rooted, joined)
+def absolute_paths(paths: pa.Array, root_uri: str, location: str) -> pa.Array:
+    """Paths of a log as URIs: below `location`, unless they say themselves where they are.
+
+    Spelled as Spark spells `_metadata.file_path`, for delta-spark compares them letter by letter.
+    """
+    if not len(paths):
+        return paths
+    # With a slash in front there is a directory always, if only an empty one.
+    slashed = pc.binary_join_element_wise("", canonical_paths(paths, root_uri), "/")
+    parts = pc.split_pattern(slashed, "/", max_splits=1, reverse=True)
+    directories = pc.list_element(parts, 0).dictionary_encode()
+    base = location.rstrip("/")
+    spelled = [spelled_uri(base + name) for name in directories.dictionary.to_pylist()]
+    names = pc.list_element(parts, 1)
+    is_plain = pc.match_substring_regex(names, _PLAIN_NAME)
+    if pc.all(is_plain).as_py() is not True:
+        names = pa.array([spelled_uri(name) for name in names.to_pylist()], pa.string())
+    inside = pc.binary_join_element_wise(
+        pa.array(spelled, pa.string()).take(directories.indices), names, "/"
+    )
+    origin = _ORIGIN.match(location)
+    rooted = pc.binary_join_element_wise("" if origin is None else origin[0], paths, "")
+    found = pc.if_else(pc.starts_with(paths, "/"), rooted, inside)
     return pc.if_else(pc.match_substring_regex(paths, _HAS_SCHEME), paths, found)
+
+
+def spelled_uri(location: str) -> str:
+    """A decoded location as Java's URI spells it: only what it must is escaped.
+
+    >>> spelled_uri("file:/a b/ü%")
+    'file:/a%20b/ü%25'
+    """
+    return _ILLEGAL.sub(_escaped, location)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    if character.isascii() or unicodedata.category(character)[0] in "ZC":
+        return quote(character, safe="")
+    return character
 
 
 def check_clone_files(txn: OptimisticTransaction, files: pa.Table) -> None:
@@ -178,15 +220,7 @@ def _cloned_domains(source: Domains, target: Domains) -> tuple[DomainMetadata, .
     return () if old is None else (tombstone(old),)
 
 
-def _origin(uri: str) -> str:
-    """What stands before the path of an address: `file:`, `s3://bucket`."""
-    scheme, _, rest = uri.partition(":")
-    if not rest.startswith("//"):
-        return f"{scheme}:"
-    return f"{scheme}://{rest[2:].partition('/')[0]}"
-
-
-def _absolute_vectors(vectors: pa.ChunkedArray, base_uri: str) -> pa.Array:
+def _absolute_vectors(vectors: pa.ChunkedArray, location: str) -> pa.Array:
     """Descriptors that say where a vector is without knowing which table asks."""
     column = vectors.combine_chunks()
     if column.null_count == len(column):
@@ -198,7 +232,7 @@ def _absolute_vectors(vectors: pa.ChunkedArray, base_uri: str) -> pa.Array:
         return column
     # Several vectors share a file: each name is decoded once.
     names = places.filter(in_table).dictionary_encode()
-    uris = pa.array([_vector_uri(name, base_uri) for name in names.dictionary.to_pylist()])
+    uris = pa.array([_vector_uri(name, location) for name in names.dictionary.to_pylist()])
     places = pc.replace_with_mask(places, in_table, uris.take(names.indices).cast(pa.string()))
     kinds = pc.if_else(in_table, ABSOLUTE, kinds)
     rest = [pc.struct_field(column, name) for name in ("offset", "sizeInBytes", "cardinality")]
@@ -207,9 +241,9 @@ def _absolute_vectors(vectors: pa.ChunkedArray, base_uri: str) -> pa.Array:
     )
 
 
-def _vector_uri(name: str, base_uri: str) -> str:
+def _vector_uri(name: str, location: str) -> str:
     descriptor = descriptor_of(
         {"storageType": IN_TABLE, "pathOrInlineDv": name, "sizeInBytes": 0, "cardinality": 0}
     )
     assert descriptor is not None
-    return child_uri(base_uri, locate(descriptor).path or "")
+    return spelled_uri(f"{location.rstrip('/')}/{locate(descriptor).path}")

@@ -74,7 +74,7 @@ class DeltaSource(OpenedSource):
     """A version of a Delta table."""
 
     def __init__(self, spark: SparkSession, name: str, snapshot: Snapshot) -> None:
-        self._files = cloned_files(snapshot, _spelled_uri(snapshot.store.root_uri))
+        self._files = cloned_files(snapshot, hadoop_location(snapshot.store.root_uri))
         self.facts = CloneSource(
             name=name,
             version=snapshot.version,
@@ -229,12 +229,6 @@ def _places(spark: SparkSession, snapshot: Snapshot) -> Iterator[str]:
         if pc.any(is_here).as_py():
             yield hadoop_location(store.root_uri)
             outside = outside.filter(pc.invert(is_here))
-
-
-def _spelled_uri(root_uri: str) -> str:
-    """An address with the scheme as its user spells it: Hadoop may not know another."""
-    spelled = hadoop_location(root_uri).partition(":")[0]
-    return f"{spelled}:{root_uri.partition(':')[2]}"
 
 
 def _check_newest(parts: tuple[str, ...], provider: str, as_of: AsOf | None) -> None:
