@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -114,18 +114,16 @@ def test_a_table_made_anew_at_the_same_place_is_a_new_one(
 def test_caches_are_filled_again_when_spark_drops_them(spark: SparkSession, db: str) -> None:
     spark.sql("CREATE TABLE t (a INT) USING delta")
     spark.sql("CREATE VIEW v AS SELECT count(*) AS n FROM t")
-    for number, forget in enumerate(
-        (
-            lambda: spark.catalog.refreshTable("t"),
-            lambda: spark.sql("REFRESH TABLE t"),
-            lambda: spark.sql("CLEAR CACHE"),
-            lambda: spark.catalog.clearCache(),
-            lambda: spark._jsparkSession.sessionState().catalog().invalidateAllCachedTables(),
-            lambda: spark.sql("CACHE TABLE t"),
-            lambda: spark.sql("UNCACHE TABLE t"),
-        ),
-        start=1,
-    ):
+    forgetting: list[Callable[[], object]] = [
+        lambda: spark.catalog.refreshTable("t"),
+        lambda: spark.sql("REFRESH TABLE t"),
+        lambda: spark.sql("CLEAR CACHE"),
+        lambda: spark.catalog.clearCache(),
+        lambda: spark._jsparkSession.sessionState().catalog().invalidateAllCachedTables(),
+        lambda: spark.sql("CACHE TABLE t"),
+        lambda: spark.sql("UNCACHE TABLE t"),
+    ]
+    for number, forget in enumerate(forgetting, start=1):
         spark.sql(f"INSERT INTO t VALUES ({number})")
         assert rows(spark.table("v")) == [(number,)]
         forget()

@@ -26,7 +26,7 @@ def test_show_and_describe_are_read_out_of_plans(jvm: JvmSession) -> None:
         ("SHOW COLUMNS IN a.t", ShowStatement(kind="ShowColumns", name=("a", "t"))),
         (
             "SHOW COLUMNS FROM t FROM a",
-            ShowStatement(kind="ShowColumns", name=t, database=("a",)),
+            ShowStatement(kind="ShowColumns", name=("a", "t"), database=("a",)),
         ),
         ("SHOW PARTITIONS t", ShowStatement(kind="ShowPartitions", name=t)),
         (

@@ -120,8 +120,8 @@ def test_what_cannot_be_made_is_refused(spark: SparkSession, db: str, table_path
     named = DeltaTable.create(spark).tableName(f"delta.`{table_path}`").addColumn("a", "INT")
     error = refused(named.location(f"{table_path}x").execute)
     assert error.condition == "DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH"
-    both = DeltaTable.create(spark).tableName("t").addColumn("a", "INT").partitionedBy("a")
-    error = refused(both.clusterBy("a").execute)
+    both = DeltaTable.create(spark).tableName("t").addColumn("a", "INT").addColumn("b", "INT")
+    error = refused(both.partitionedBy("a").clusterBy("b").execute)
     assert error.condition == "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY"
     bad = DeltaTable.create(spark).tableName("t").addColumn("a", "INT")
     assert refused(bad.property("delta.nope", "1").execute).condition == (

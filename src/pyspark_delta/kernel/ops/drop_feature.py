@@ -79,8 +79,9 @@ def run_drop_feature(cleaning: Cleaning, request: DropRequest) -> int:
         else:
             commit_and_checkpoint(log)
             if cleaned.has_changed:
-                raise _not_yet(
-                    "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD", removal, snapshot.metadata
+                raise ProtocolError(
+                    "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD",
+                    **_periods(removal, snapshot.metadata),
                 )
     return _downgrade(log, removal, request, cleaned)
 
@@ -166,7 +167,9 @@ def _truncate(
     own = property_value(metadata.configuration, TRUNCATE_HISTORY_RETENTION)
     truncate_log(log, snapshot, retention_ms=own if request.truncate_history else None)
     if has_traces_in_history(removal, snapshot):
-        raise _not_yet("DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST", removal, metadata)
+        raise ProtocolError(
+            "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST", **_periods(removal, metadata)
+        )
 
 
 def _raise_barriers(log: DeltaLog, feature: str) -> None:
@@ -189,13 +192,13 @@ def _has_checkpoint(log: DeltaLog, version: int) -> bool:
     return False
 
 
-def _not_yet(condition: str, removal: Removal, metadata: Metadata) -> ProtocolError:
+def _periods(removal: Removal, metadata: Metadata) -> dict[str, object]:
+    """What a message says of a feature that must wait: how long, and by which property."""
     said = metadata.configuration
-    return ProtocolError(
-        condition,
-        feature=removal.feature,
-        logRetentionPeriodKey=LOG_RETENTION.key,
-        logRetentionPeriod=said.get(LOG_RETENTION.key) or LOG_RETENTION.default,
-        truncateHistoryLogRetentionPeriod=said.get(TRUNCATE_HISTORY_RETENTION.key)
+    return {
+        "feature": removal.feature,
+        "logRetentionPeriodKey": LOG_RETENTION.key,
+        "logRetentionPeriod": said.get(LOG_RETENTION.key) or LOG_RETENTION.default,
+        "truncateHistoryLogRetentionPeriod": said.get(TRUNCATE_HISTORY_RETENTION.key)
         or TRUNCATE_HISTORY_RETENTION.default,
-    )
+    }

@@ -161,6 +161,7 @@ def _protocol_properties(table: TableWords, given: Mapping[str, str]) -> dict[st
         MIN_WRITER_VERSION.key: str(wanted.min_writer_version),
     }
     all_features = _features(supported_features(wanted))
+    ways: tuple[dict[str, str], ...]
     ways = ({}, versions, missing, {IGNORE_PROTOCOL_DEFAULTS.key: "true", **all_features})
     for way in ways:
         if asks_the_same(_made(table, given, way), wanted):

@@ -26,10 +26,8 @@ def delta_statement(request: Request) -> tuple[ShowStatement, TableName] | None:
     if statement is None:
         return None
     name = statement.name
-    if statement.database is not None:
-        if len(name) > 1:
-            return None  # which of the two is meant is Spark's to say
-        name = (*statement.database, *name)
+    if statement.database not in (None, name[:-1]):
+        return None  # which of the two is meant is Spark's to say
     table = look_up_relation(request.spark, name)
     return (statement, table) if table is not None and table.is_delta else None
 
