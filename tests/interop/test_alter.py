@@ -60,7 +60,7 @@ def definition(place: str) -> dict[str, Any]:
     snapshot = DeltaLog.for_table(place).update()
     metadata, protocol = snapshot.metadata, snapshot.protocol
     return {
-        "schema": json.loads(_PHYSICAL.sub("col", metadata.schema_string)),
+        "schema": json.loads(_PHYSICAL.sub("col", metadata.schema_string or "")),
         "partitions": metadata.partition_columns,
         "properties": dict(metadata.configuration),
         "description": metadata.description,

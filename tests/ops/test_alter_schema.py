@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 
 import pytest
@@ -334,7 +335,7 @@ def test_identity_columns_keep_their_type_and_default_but_not_their_comment() ->
         ColumnChange(path=("id",), nullable=True),
         ColumnChange(path=("id",), default="1"),
     ):
-        assert refused(lambda change=change: altered(schema, [change], WIDENS)) == (
+        assert refused(partial(altered, schema, [change], WIDENS)) == (
             "DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED"
         )
     assert refused(lambda: replace_columns(schema, schema, PLAIN)) == (

@@ -28,7 +28,9 @@ def refused(spark: SparkSession, change: str, table: str = "t") -> str | None:
     with pytest.raises((DeltaError, PySparkException)) as found:
         spark.sql(f"ALTER TABLE {table} {change}")
     assert snapshot(spark, table).version == before
-    return found.value.getCondition()
+    error = found.value
+    assert isinstance(error, DeltaError | PySparkException)
+    return error.getCondition()
 
 
 def snapshot(spark: SparkSession, table: str = "t") -> Snapshot:

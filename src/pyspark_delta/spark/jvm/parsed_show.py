@@ -37,7 +37,8 @@ class ShowStatement:
     """SHOW or DESCRIBE of one table.
 
     `column` is the path of DESCRIBE t c, `key` that of SHOW TBLPROPERTIES, `database` that of SHOW
-    COLUMNS, which is in `name` too unless the two differ; `partition` has None for null, and is empty where nothing is said of partitions.
+    COLUMNS, which is in `name` too unless the two differ; `partition` has None for null, and is
+    empty where nothing is said of partitions.
     """
 
     kind: ShowKind
