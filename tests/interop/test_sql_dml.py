@@ -214,7 +214,9 @@ def history(pair: Pair, path: Path) -> list[dict[str, Any]]:
         parameters, metrics = commit["operationParameters"], commit["operationMetrics"]
         for key, value in parameters.items():
             parameters[key] = re.sub(r"#\d+", "#", value or "")
-        commit["operationMetrics"] = {key: n for key, n in metrics.items() if "Row" in key}
+        commit["operationMetrics"] = {
+            key: n for key, n in metrics.items() if "Row" in key and "Copied" not in key
+        }
     return told
 
 
