@@ -7,15 +7,12 @@ that stay are written anew.  A row for which the condition is null stays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pyspark_delta.kernel.log.frames import add_files
-from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile
+from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
 from pyspark_delta.kernel.protocol.operations import delete
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.commands.dml_files import (
@@ -28,6 +25,7 @@ from pyspark_delta.spark.commands.dml_files import (
 )
 from pyspark_delta.spark.commands.dml_rows import (
     Affected,
+    ChangedRows,
     DmlCondition,
     Stopwatch,
     counts_that_match,
@@ -67,16 +65,7 @@ def run_delete(
     return Affected(version=version, num_rows=done.num_rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Deleted:
-    """What the commit says; `num_rows` is None when the statistics do not tell."""
-
-    actions: Sequence[Action] = ()
-    metrics: dict[str, object] = field(default_factory=dict, hash=False)
-    num_rows: int | None = 0
-
-
-def _deleted(files: DmlFiles, where: DmlCondition | None, watch: Stopwatch) -> _Deleted:
+def _deleted(files: DmlFiles, where: DmlCondition | None, watch: Stopwatch) -> ChangedRows:
     """Find what goes, and write what must be written."""
     jvm, txn = files.jvm, files.txn
     if where is None:
@@ -99,20 +88,20 @@ def _deleted(files: DmlFiles, where: DmlCondition | None, watch: Stopwatch) -> _
     told = [] if with_vectors else _told(files, changes, where)
     watch.written()
     actions = [*files.actions(changes), *written, *told]
-    return _Deleted(
+    return ChangedRows(
         actions=actions,
         metrics={**changes.metrics(written, told), "numDeletedRows": changes.num_rows},
         num_rows=changes.num_rows,
     )
 
 
-def _whole_files(files: DmlFiles, gone: pa.Table, watch: Stopwatch) -> _Deleted:
+def _whole_files(files: DmlFiles, gone: pa.Table, watch: Stopwatch) -> ChangedRows:
     """Files of which every row goes: nothing is read of them, nothing is written."""
     removed = tuple(add_files(gone))
     num_rows = num_live_rows(removed)
     watch.found()
     now_ms = files.txn.log.now_ms()
-    return _Deleted(
+    return ChangedRows(
         actions=[file.remove(now_ms) for file in removed],
         metrics={**removed_metrics(removed), "numDeletedRows": num_rows},
         num_rows=num_rows,

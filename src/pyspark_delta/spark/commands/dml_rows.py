@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F
 
 from pyspark_delta.errors.table import InvalidPredicateError
 from pyspark_delta.kernel.log.frames import add_files
-from pyspark_delta.kernel.protocol.actions import AddFile
+from pyspark_delta.kernel.protocol.actions import Action, AddFile
 from pyspark_delta.kernel.scan.predicates import has_unknown
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.commands.replaced_rows import RowCondition, row_condition, whole_files
@@ -36,6 +37,15 @@ class Affected:
         count = -1 if self.num_rows is None else self.num_rows
         # Rows that a plan spells out are there without a job, which a SELECT of a constant runs.
         return spark.sql(f"SELECT * FROM VALUES ({count}L) AS told(num_affected_rows)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedRows:
+    """What a commit of DELETE or UPDATE says; `num_rows` is None when statistics do not tell."""
+
+    actions: Sequence[Action] = ()
+    metrics: dict[str, object] = field(default_factory=dict, hash=False)
+    num_rows: int | None = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,13 @@ rows side by side.  Row ids stay, and the change feed gets every row before and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pyspark_delta.kernel.log.frames import add_table
-from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile
+from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
 from pyspark_delta.kernel.protocol.operations import update
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.chosen_rows import chosen_rows
@@ -36,6 +35,7 @@ from pyspark_delta.spark.commands.dml_files import (
 )
 from pyspark_delta.spark.commands.dml_rows import (
     Affected,
+    ChangedRows,
     DmlCondition,
     Stopwatch,
     counts_that_match,
@@ -84,15 +84,6 @@ def run_update(
     return Affected(version=version, num_rows=done.num_rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Updated:
-    """What the commit says."""
-
-    actions: Sequence[Action] = ()
-    metrics: dict[str, object] = field(default_factory=dict, hash=False)
-    num_rows: int = 0
-
-
 class _Update:
     """The jobs of one UPDATE."""
 
@@ -123,13 +114,13 @@ class _Update:
             return TableReads(())
         return TableReads.of(log, self._values.data)
 
-    def run(self) -> _Updated:
+    def run(self) -> ChangedRows:
         """Find the rows, and write what must be written."""
         files, with_vectors = self._files, self._files.uses_vectors("update")
         changes = self._changes(with_vectors=with_vectors)
         self._watch.found()
         if not changes.num_rows:
-            return _Updated()
+            return ChangedRows()
         if files.writes_changes and not self._values.is_repeatable:
             # Whatever the values were, the feed tells those that are in the table.
             written = files.write(self._new_rows(changes))
@@ -142,7 +133,7 @@ class _Update:
             feed = [] if new is None else self._feed(changes, new, written)
         check_conserved("UPDATE", written=written, expected=changes.num_rows + changes.num_copied)
         self._watch.written()
-        return _Updated(
+        return ChangedRows(
             actions=[*files.actions(changes), *written, *feed],
             metrics=_metrics(changes, written, feed),
             num_rows=changes.num_rows,

@@ -158,13 +158,12 @@ def parse_alter(jvm: JvmSession, sql: str, args: Any = None) -> AlterStatement:
 
 
 def _table(plan: Any) -> tuple[str, ...] | None:
-    children = plan.children()
-    if not children.size():
-        return None
-    child = children.head()
-    if child.getClass().getSimpleName() not in _NAMED:
-        return None
-    return tuple(items(child.multipartIdentifier()))
+    # A constraint's table stands one deeper than that of other forms.
+    while (children := plan.children()).size():
+        plan = children.head()
+        if plan.getClass().getSimpleName() in _NAMED:
+            return tuple(items(plan.multipartIdentifier()))
+    return None
 
 
 def _add_columns(jvm: JvmSession, plan: Any) -> Change:
