@@ -17,7 +17,7 @@ _TYPES = "org.apache.spark.sql.types"
 def stored_columns(jvm: JvmSession, schema: SparkStructType) -> StructType:
     """The columns with STRING, and Spark's mark, for what is CHAR or VARCHAR."""
     found = jvm.static(f"{_TYPES}.DataType", "fromJson")(schema.json())
-    return _stored(jvm, found)
+    return stored_schema(jvm, found)
 
 
 def stored_column_type(jvm: JvmSession, name: str, text: str) -> StructType:
@@ -26,10 +26,11 @@ def stored_column_type(jvm: JvmSession, name: str, text: str) -> StructType:
     metadata = jvm.java_class(f"{_TYPES}.Metadata$").empty()
     field = jvm.java_class(f"{_TYPES}.StructField")
     columns = jvm.array(field, [field(name, kind, True, metadata)])
-    return _stored(jvm, jvm.java_class(f"{_TYPES}.StructType")(columns))
+    return stored_schema(jvm, jvm.java_class(f"{_TYPES}.StructType")(columns))
 
 
-def _stored(jvm: JvmSession, schema: Any) -> StructType:
+def stored_schema(jvm: JvmSession, schema: Any) -> StructType:
+    """A schema of Spark's as a table keeps it; CHAR(n) and VARCHAR(n) are STRING with a mark."""
     plain = jvm.static(
         "org.apache.spark.sql.catalyst.util.CharVarcharUtils",
         "replaceCharVarcharWithStringInSchema",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
 
@@ -20,16 +20,7 @@ ShowKind = Literal[
 ]
 """What Spark calls the statement."""
 
-_KINDS: tuple[ShowKind, ...] = (
-    "ShowColumns",
-    "ShowPartitions",
-    "ShowTableProperties",
-    "ShowCreateTable",
-    "DescribeRelation",
-    "DescribeTablePartition",
-    "DescribeColumn",
-    "DescribeRelationJsonCommand",
-)
+_KINDS: tuple[ShowKind, ...] = get_args(ShowKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

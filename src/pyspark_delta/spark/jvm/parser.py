@@ -5,7 +5,6 @@ Only what is needed to run them: what Spark does with a statement itself is left
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,8 +14,8 @@ from pyspark.errors import ParseException
 from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import Column, DataFrame
 
-from pyspark_delta.kernel.protocol.schema_json import parse_type
 from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.spark.jvm.column_types import stored_schema
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
 from pyspark_delta.spark.jvm.plans import plan_frame
 from pyspark_delta.spark.jvm.versions import default_arguments
@@ -83,7 +82,7 @@ def parse_table_statement(jvm: JvmSession, sql: str) -> TableStatement | None:
         if_not_exists=kind in _CREATES and bool(plan.ignoreIfExists()),
         name=tuple(items(plan.name().nameParts())),
         provider=_option(spec.provider()),
-        schema=StructType() if has_query else _schema(jvm, plan.tableSchema()),
+        schema=StructType() if has_query else stored_schema(jvm, plan.tableSchema()),
         partition_by=partitions,
         cluster_by=clusters,
         transforms=tuple(each for each in others if not each.startswith(_BUCKETS)),
@@ -112,7 +111,7 @@ def parse_columns(
             raise
         origin: Any = error._origin  # type: ignore[attr-defined]
         raise convert_exception(origin.withCommand(statement)) from None
-    return _schema(jvm, schema)
+    return stored_schema(jvm, schema)
 
 
 def syntax_error(jvm: JvmSession, sql: str, start: int, found: str | None) -> Exception:
@@ -165,17 +164,6 @@ def _partitioning(
         else:
             others.append(transform.toString())
     return tuple(partitions), tuple(clusters), tuple(others)
-
-
-def _schema(jvm: JvmSession, schema: Any) -> StructType:
-    """A kernel schema; CHAR(n) and VARCHAR(n) become STRING with Spark's mark."""
-    plain = jvm.static(
-        "org.apache.spark.sql.catalyst.util.CharVarcharUtils",
-        "replaceCharVarcharWithStringInSchema",
-    )(schema)
-    parsed = parse_type(json.loads(plain.json()))
-    assert isinstance(parsed, StructType)
-    return parsed
 
 
 def _query(plan: Any, sql: str) -> Query:
