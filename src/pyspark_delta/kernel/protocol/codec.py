@@ -95,28 +95,34 @@ class Record:
         """The record that a JSON object spells; MalformedRecordError when it does not."""
         if not isinstance(value, dict):
             raise MalformedRecordError(f"{cls.__name__} is not an object")
+        by_key, required = cls._table()
         arguments: Json = {}
-        for f in cls.FIELDS:
-            item = value.get(f.key)
-            if item is None:
-                if f.required:
-                    raise MalformedRecordError(f"{cls.__name__} has no {f.key}")
-                continue
-            arguments[f.attribute] = f.read(item, f.key)
-        extra = {key: item for key, item in value.items() if key not in cls._keys()}
+        extra: Json = {}
+        # By the keys that are there: of a long table most records have few.
+        for key, item in value.items():
+            f = by_key.get(key)
+            if f is None:
+                extra[key] = item
+            elif item is not None:
+                arguments[f.attribute] = f.read(item, key)
+        for f in required:
+            if f.attribute not in arguments:
+                raise MalformedRecordError(f"{cls.__name__} has no {f.key}")
         if extra and "extra" in cls.__dataclass_fields__:  # type: ignore[attr-defined]
             arguments["extra"] = extra
         return cls(**arguments)
 
     @classmethod
-    def _keys(cls) -> frozenset[str]:
-        known = _KEYS.get(cls)
+    def _table(cls) -> tuple[dict[str, Field], tuple[Field, ...]]:
+        """The fields by key, and those that a record must have."""
+        known = _TABLES.get(cls)
         if known is None:
-            known = _KEYS[cls] = frozenset(f.key for f in cls.FIELDS)
+            required = tuple(f for f in cls.FIELDS if f.required)
+            known = _TABLES[cls] = {f.key: f for f in cls.FIELDS}, required
         return known
 
 
-_KEYS: dict[type[Record], frozenset[str]] = {}
+_TABLES: dict[type[Record], tuple[dict[str, Field], tuple[Field, ...]]] = {}
 
 
 def text(value: Any, key: str) -> str:
