@@ -61,6 +61,7 @@ from pyspark_delta.spark.table_arguments import (
     whole_number,
 )
 from pyspark_delta.spark.table_builder import BuilderVerb, TableBuilder
+from pyspark_delta.spark.table_facts import TableFacts
 from pyspark_delta.spark.table_upkeep import TableUpkeep
 from pyspark_delta.spark.time_travel import AsOf
 from pyspark_delta.spark.vacuum_arguments import vacuum_request
@@ -69,7 +70,7 @@ from pyspark_delta.spark.vacuum_arguments import vacuum_request
 _NOT_IN_A_TABLE = (LOG_DIRECTORY, "_samples")
 
 
-class DeltaTable(FeatureMethods, TableUpkeep):
+class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
     """A Delta table, by its path or its name: `DeltaTable.forPath(spark, "/data/events")`."""
 
     def __init__(
