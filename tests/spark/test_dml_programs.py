@@ -1,11 +1,13 @@
 """Random commands on random tables, beside a model that does them row by row.
 
-A program runs in many worlds at once: rows of different worlds never meet, so each world is a
-case of its own, at the cost of one command.
+Most programs are short and on small tables, 2,000 of them: `dml_trees` says how they come cheap.
+Few are wide: such a program runs in many worlds at once, whose rows never meet, with all the
+files, the shuffles and the compiled code of a larger table.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +18,15 @@ from pyspark.sql import SparkSession
 from pyspark_delta import disable, enable
 from tests.support.dml_model import random_command
 from tests.support.dml_runs import Program
+from tests.support.dml_trees import Node
+
+ROOTS = 100
+BRANCHES = (4, 5)
+"""What a table is the beginning of: so many first commands, so many second ones after each."""
 
 WORLDS = 50
 COMMANDS = 3
-PROGRAMS = 40
-"""Times `WORLDS` cases."""
+WIDE_PROGRAMS = 5
 
 
 @pytest.fixture
@@ -30,23 +36,60 @@ def enabled(spark: SparkSession) -> Iterator[SparkSession]:
     disable(spark)
 
 
-@pytest.mark.parametrize("seed", range(PROGRAMS))
+@pytest.fixture
+def interpreting(enabled: SparkSession) -> Iterator[SparkSession]:
+    """Without compiled code, which takes longer to compile than a few rows take without it."""
+    key = "spark.sql.codegen.wholeStage"
+    before = enabled.conf.get(key)
+    enabled.conf.set(key, "false")
+    yield enabled
+    enabled.conf.set(key, before or "true")
+
+
+@pytest.mark.parametrize("seed", range(ROOTS))
 def test_commands_do_what_the_model_does(
-    enabled: SparkSession, table_path: Path, seed: int
+    interpreting: SparkSession, table_path: Path, seed: int
 ) -> None:
-    run_program(enabled, table_path, seed)
+    grow_tree(interpreting, table_path, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1400))
+@pytest.mark.parametrize("seed", range(1000, 1500))
 def test_many_more_commands_do_what_the_model_does(
+    interpreting: SparkSession, table_path: Path, seed: int
+) -> None:
+    grow_tree(interpreting, table_path, seed)
+
+
+@pytest.mark.parametrize("seed", range(WIDE_PROGRAMS))
+def test_commands_on_many_rows_do_what_the_model_does(
     enabled: SparkSession, table_path: Path, seed: int
 ) -> None:
-    run_program(enabled, table_path, seed)
+    run_wide_program(enabled, table_path, seed)
 
 
-def run_program(spark: SparkSession, path: Path, seed: int) -> None:
-    """Some commands on one table."""
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1200))
+def test_many_more_commands_on_many_rows_do_what_the_model_does(
+    enabled: SparkSession, table_path: Path, seed: int
+) -> None:
+    run_wide_program(enabled, table_path, seed)
+
+
+def grow_tree(spark: SparkSession, path: Path, seed: int) -> None:
+    """All programs that begin with one table."""
+    rng = random.Random(seed)
+    numbers = itertools.count()
+
+    def grow(node: Node, branches: tuple[int, ...]) -> None:
+        for _ in range(branches[0] if branches else 0):
+            grow(node.grown(path / f"{next(numbers)}", rng), branches[1:])
+
+    grow(Node.planted(spark, path / "root", rng), BRANCHES)
+
+
+def run_wide_program(spark: SparkSession, path: Path, seed: int) -> None:
+    """Some commands on one table of many worlds."""
     rng = random.Random(seed)
     program = Program(spark, path, rng, WORLDS)
     for _ in range(COMMANDS):

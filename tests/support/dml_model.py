@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from pyspark.sql.types import VariantVal
+
 Row = dict[str, Any]
 Joined = tuple[Row | None, Row | None]
 """A row of the target and one of the source; None where there is none."""
@@ -244,13 +246,22 @@ def _sets(clause: Clause, columns: Sequence[str]) -> Mapping[str, Formula]:
 
 def frozen(row: Mapping[str, Any]) -> str:
     """A row as a text that is the same for equal rows."""
-    return repr({key: _plain(row[key]) for key in sorted(row)})
+    return repr(plain_row(row))
+
+
+def plain_row(row: Mapping[str, Any]) -> Row:
+    """A row of values in the one form that all sides have, its columns by name."""
+    return {key: _plain(row[key]) for key in sorted(row)}
 
 
 def _plain(value: Any) -> Any:
-    """A value in the one form that both sides have; Spark gives times without their zone."""
+    """A value in that form; Spark gives times without their zone."""
     if isinstance(value, bytearray):
         return bytes(value)
+    if isinstance(value, VariantVal):
+        return {"metadata": value.metadata, "value": value.value}
+    if isinstance(value, dict):
+        return {key: _plain(value[key]) for key in sorted(value)}
     return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
