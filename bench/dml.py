@@ -157,25 +157,16 @@ def _changed(
 
 def small_merges(bench: Bench) -> Iterator[Result]:
     """Five rows into a table of thirty commits; then fifty such, and what a query takes after."""
-    sizes = bench.sizes
-    tables = {
-        OURS: (bench.ours, bench.table(f"upserts {OURS}")),
-        DELTA_SPARK: (bench.delta_spark, bench.table(f"upserts {DELTA_SPARK}")),
-    }
-    for driver, path in tables.values():
-        for i in range(sizes.commits):
-            driver.run("append_pairs", path=path, start=i * 100, count=100)
-
-    def work(driver: Driver, path: str) -> Work:
-        starts = itertools.count(sizes.commits * 100 - 2, 3)
-        return lambda: driver.run("upsert", path=path, start=next(starts), count=5)
-
-    works = {peer: work(*table) for peer, table in tables.items()}
-    many = sizes.upserts
-    times = in_turns(f"{many} small MERGEs", works, rounds=many, warm_up=sizes.warm_up)
+    many = bench.sizes.upserts
+    # On tables of their own: what a JVM gains in its first runs would pass for a slope.
+    warm_up = {peer: _upserts(*each) for peer, each in _of_commits(bench, "first").items()}
+    in_turns("first small MERGEs", warm_up, rounds=max(many // 3, 1))
+    tables = _of_commits(bench, "upserts")
+    works = {peer: _upserts(*each) for peer, each in tables.items()}
+    times = in_turns(f"{many} small MERGEs", works, rounds=many)
     first = {peer: each[: max(many // 3, 1)] for peer, each in times.items()}
     yield median_result(
-        f"MERGE 5 rows into a table of {sizes.commits} commits",
+        f"MERGE 5 rows into a table of {bench.sizes.commits} commits",
         first,
         [Bar(peer=DELTA_SPARK, at_most=0.3)],
     )
@@ -194,12 +185,31 @@ def small_merges(bench: Bench) -> Iterator[Result]:
         at_most=0.0,
     )
     reads: dict[str, Work] = {
-        peer: _totals(driver, path) for peer, (driver, path) in tables.items()
+        peer: _totals(driver, path) for peer, (driver, path, _) in tables.items()
     }
-    times = in_turns("query after MERGEs", reads, rounds=sizes.rounds, warm_up=sizes.warm_up)
+    times = in_turns(
+        "query after MERGEs", reads, rounds=bench.sizes.rounds, warm_up=bench.sizes.warm_up
+    )
     name = f"query after {many} MERGEs"
     yield median_result(name, times, [Bar(peer=DELTA_SPARK, at_most=1.0)])
     yield most_held(bench, f"{many} small MERGEs")
+
+
+def _of_commits(bench: Bench, name: str) -> dict[str, tuple[Driver, str, int]]:
+    """A table of so many commits for each peer: its driver, the path, and a key near the end."""
+    commits = bench.sizes.commits
+    tables = {}
+    for driver in (bench.ours, bench.delta_spark):
+        path = bench.table(f"{name} {driver.peer}")
+        for i in range(commits):
+            driver.run("append_pairs", path=path, start=i * 100, count=100)
+        tables[driver.peer] = (driver, path, commits * 100 - 2)
+    return tables
+
+
+def _upserts(driver: Driver, path: str, start: int) -> Work:
+    starts = itertools.count(start, 3)
+    return lambda: driver.run("upsert", path=path, start=next(starts), count=5)
 
 
 def _totals(driver: Driver, path: str) -> Work:
@@ -207,10 +217,12 @@ def _totals(driver: Driver, path: str) -> Work:
 
 
 def _slope(times: list[float]) -> float:
-    """Seconds by which a run takes longer than the one before, by least squares."""
-    if len(times) < 2:
-        return 0.0
-    return statistics.linear_regression(range(len(times)), times).slope
+    """Seconds by which a run takes longer than the one before.
+
+    The median over all pairs of runs, which a few slow ones do not move.
+    """
+    pairs = itertools.combinations(enumerate(times), 2)
+    return statistics.median([(b - a) / (j - i) for (i, a), (j, b) in pairs] or [0.0])
 
 
 def _digests(bench: Bench, name: str) -> dict[str, object]:
