@@ -109,6 +109,21 @@ def negated(part: Formula) -> Formula:
     return _strict(f"(NOT {part.sql})", lambda a: not a, part)
 
 
+def by_world(side: str, formulas: Sequence[Formula]) -> Formula:
+    """Another formula in each world, told by the world of a side's row; one alone is for all."""
+    if len(formulas) == 1:
+        return formulas[0]
+    at = 0 if side == "t" else 1
+
+    def value(joined: Joined) -> Any:
+        row = joined[at]
+        assert row is not None
+        return formulas[row["w"]].value(joined)
+
+    cases = " ".join(f"WHEN {world} THEN {each.sql}" for world, each in enumerate(formulas))
+    return Formula(f"(CASE {side}.w {cases} END)", value)
+
+
 @dataclass(frozen=True)
 class Clause:
     """A WHEN of a MERGE; `sets` are values by column, None for all of the source's."""
@@ -259,7 +274,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, VariantVal):
-        return {"metadata": value.metadata, "value": value.value}
+        return {"metadata": bytes(value.metadata), "value": bytes(value.value)}
     if isinstance(value, dict):
         return {key: _plain(value[key]) for key in sorted(value)}
     return value.astimezone(UTC) if isinstance(value, datetime) else value
@@ -331,43 +346,59 @@ def random_condition(rng: random.Random, sides: str, depth: int = 2) -> Formula:
     return compared(column(side, name), sign, literal(rng.randint(-2, 4)))
 
 
-def random_sets(rng: random.Random, sides: str) -> dict[str, Formula]:
-    """Assignments for an update."""
-    side: Any = rng.choice(sides)
-    choices: dict[str, Formula] = {
+def random_conditions(rng: random.Random, sides: str, depth: int, worlds: int) -> Formula:
+    """As `random_condition`, one for each of so many worlds."""
+    found = [random_condition(rng, sides, depth) for _ in range(worlds)]
+    return by_world("s" if sides == "s" else "t", found)
+
+
+def random_sets(rng: random.Random, sides: str, worlds: int = 1) -> dict[str, Formula]:
+    """Assignments for an update: the same columns in every world, with values of its own."""
+    names = rng.sample(["p", "st.a", "v", "x"], rng.randint(1, 3))
+    values = [_random_values(rng, rng.choice(sides)) for _ in range(worlds)]
+    return {name: by_world("t", [each[name] for each in values]) for name in names}
+
+
+def _random_values(rng: random.Random, side: Any) -> dict[str, Formula]:
+    return {
         "x": rng.choice([plus(column(side, "x"), literal(1)), literal(7), column(side, "k")]),
         "p": rng.choice([literal("b"), literal(None), column(side, "p")]),
         "st.a": rng.choice([literal(9), column(side, "x"), column(side, "st.a")]),
         "v": column(side, "v"),
     }
-    names = rng.sample(sorted(choices), rng.randint(1, 3))
-    return {name: choices[name] for name in names}
 
 
-def random_command(rng: random.Random, worlds: int, payload: Callable[[], Any]) -> Command:
-    """A DELETE, an UPDATE, a MERGE or an append."""
+def random_command(
+    rng: random.Random, worlds: int, payload: Callable[[], Any], *, is_apart: bool = False
+) -> Command:
+    """A DELETE, an UPDATE, a MERGE or an append; when `is_apart`, another in each world.
+
+    Then worlds share only how many clauses of which kind there are, and the columns they set.
+    """
+    apart = worlds if is_apart else 1
     kind = rng.choice(["append", "delete", "update", "merge", "merge", "merge"])
     if kind == "append":
         return Command("append", rows=some_rows(rng, worlds, 3, payload))
     if kind == "delete":
-        return Command("delete", condition=random_condition(rng, "t"))
+        return Command("delete", condition=random_conditions(rng, "t", 2, apart))
     if kind == "update":
-        return Command("update", condition=random_condition(rng, "t"), sets=random_sets(rng, "t"))
+        condition = random_conditions(rng, "t", 2, apart)
+        return Command("update", condition=condition, sets=random_sets(rng, "t", apart))
     on = both(
         compared(column("t", "w"), "=", column("s", "w")),
         compared(column("t", "k"), "=", column("s", "k")),
     )
     if rng.random() < 0.3:
-        on = both(on, random_condition(rng, "ts", 1))
+        on = both(on, random_conditions(rng, "ts", 1, apart))
     return Command(
         "merge",
         on=on,
-        clauses=tuple(_random_clauses(rng)),
+        clauses=tuple(_random_clauses(rng, apart)),
         rows=source_rows(rng, worlds, 5, payload),
     )
 
 
-def _random_clauses(rng: random.Random) -> Iterable[Clause]:
+def _random_clauses(rng: random.Random, apart: int) -> Iterable[Clause]:
     """At least one clause; of each kind only the last may be without a condition."""
     wanted = rng.sample(
         ["matched", "not matched", "not matched by source"], rng.choice([1, 2, 2, 3])
@@ -379,19 +410,22 @@ def _random_clauses(rng: random.Random) -> Iterable[Clause]:
         count = rng.randint(1, 2)
         for i in range(count):
             has_condition = i < count - 1 or rng.random() < 0.5
-            condition = random_condition(rng, sides, 1) if has_condition else None
-            yield _random_clause(rng, when, sides, condition)
+            condition = random_conditions(rng, sides, 1, apart) if has_condition else None
+            yield _random_clause(rng, when, sides, condition, apart)
 
 
-def _random_clause(rng: random.Random, when: Any, sides: str, condition: Formula | None) -> Clause:
+def _random_clause(
+    rng: random.Random, when: Any, sides: str, condition: Formula | None, apart: int
+) -> Clause:
     if when == "not matched":
         sets: dict[str, Formula] | None = None
         if rng.random() < 0.5:
             sets = {name: column("s", name) for name in ("w", "k", "x", "p")}
-            sets["x"] = plus(column("s", "x"), literal(100))
+            added = [plus(column("s", "x"), literal(100 + world)) for world in range(apart)]
+            sets["x"] = by_world("s", added)
         return Clause(when, "insert", condition, sets)
     if rng.random() < 0.35:
         return Clause(when, "delete", condition)
     if when == "matched" and rng.random() < 0.4:
         return Clause(when, "update", condition, None)
-    return Clause(when, "update", condition, random_sets(rng, sides))
+    return Clause(when, "update", condition, random_sets(rng, sides, apart))

@@ -2,7 +2,9 @@
 
 A program is a table and the commands on it, one after the other.  Here a table is a node, a
 command leads to another, on a copy of the table, and each path from the root to a leaf is a
-program.  Tables are made and read back without Spark; only the commands run there.
+program.  And a table may hold several programs, in worlds whose rows never meet, with rows and
+commands of their own: a command is another in each.  Tables are made and read back without Spark;
+only the commands run there.
 """
 
 from __future__ import annotations
@@ -47,6 +49,9 @@ from tests.support.dml_statements import statement
 from tests.support.naive_feed import changes
 from tests.support.tables import append, create_table, table_log
 
+WORLDS_APART = 8
+"""How many programs a table holds when each of its worlds has commands of its own."""
+
 _WORLDS = 2
 _SOURCE = "dml_source"
 
@@ -60,24 +65,32 @@ class Node:
     shape: Shape
     schema: pa.Schema
     rows: Sequence[Row]
+    is_apart: bool
     past: tuple[str, ...] = ()
 
     @classmethod
-    def planted(cls, spark: SparkSession, path: Path, rng: random.Random) -> Node:
+    def planted(
+        cls, spark: SparkSession, path: Path, rng: random.Random, *, is_apart: bool
+    ) -> Node:
         """A table of random shape with random rows, in a few files."""
         shape = random_shape(rng)
         columns = parse_schema(SparkStructType.fromDDL(shape.schema).json())
-        node = cls(spark, path, shape, arrow_schema(columns), [])
+        node = cls(spark, path, shape, arrow_schema(columns), [], is_apart)
         log = create_table(
             path, columns, partition_by=shape.partition_by, configuration=shape.properties
         )
         rows = []
         for _ in range(shape.files):
-            some = some_rows(rng, _WORLDS, 4, node.payload(rng))
+            some = some_rows(rng, node.worlds, 4, node.payload(rng))
             if some:
                 append(log, node._arrow(some), with_stats=rng.random() < 0.9)
             rows += some
         return replace(node, rows=rows)
+
+    @property
+    def worlds(self) -> int:
+        """How many worlds its rows are of."""
+        return WORLDS_APART if self.is_apart else _WORLDS
 
     def payload(self, rng: random.Random) -> Any:
         """What makes values for the column `v`."""
@@ -85,7 +98,7 @@ class Node:
 
     def grown(self, path: Path, rng: random.Random) -> Node:
         """The table at `path` after one more command, held to the model in all that it shows."""
-        command = random_command(rng, _WORLDS, self.payload(rng))
+        command = random_command(rng, self.worlds, self.payload(rng), is_apart=self.is_apart)
         in_sql, is_read_by_spark = rng.random() < 0.5, rng.random() < 0.05
         shutil.copytree(self.path, path)
         after = replace(self, path=path, past=(*self.past, told(command)))
@@ -117,7 +130,7 @@ class Node:
         if self.shape.payload == "VARIANT":
             values = [tuple(row.values()) for row in rows]
             return self.spark.createDataFrame(values, self.shape.schema)
-        return self.spark.createDataFrame(self._arrow(rows))
+        return self.spark.createDataFrame(self._arrow(rows), self.shape.schema)
 
     def _arrow(self, rows: Sequence[Row]) -> pa.Table:
         return pa.Table.from_pylist([plain_row(row) for row in rows], self.schema)

@@ -30,11 +30,13 @@ from pyspark_delta.spark.jvm.versions import default_arguments, moved_class
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _WRITER = f"{_DATASOURCES}.FileFormatWriter"
 _BATCH = 0
-# What files must be like whatever the user's session says: lists have three levels, and ids of
-# mapped columns are part of the file.
+# What files must be like whatever the user's session says: lists have three levels, ids of mapped
+# columns are part of the file, and a variant is in one piece, for readers need not know others.
 _SESSION_CONF = {
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.variant.writeShredding.enabled": "false",
+    "spark.sql.variant.inferShreddingSchema": "false",
 }
 # Unless somebody said otherwise: timestamps of Spark's own default, INT96, have no statistics.
 _TIMESTAMPS = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")

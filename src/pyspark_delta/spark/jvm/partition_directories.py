@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_delta.kernel.protocol.types import (
     LONG,
@@ -33,6 +34,9 @@ _FILE_STATUS = "org.apache.hadoop.fs.FileStatus"
 _FILE = StructType(
     (StructField("name", STRING), StructField("size", LONG), StructField("time", LONG))
 )
+_CODEGEN = "spark.sql.codegen.factoryMode"
+# From so many files on a prefix is told once.
+_MANY = 4096
 # From so many bytes on a file is the faster way to Java.
 _LARGE = 1024 * 1024
 # The head of Java's serialization, and the mark of a long block of bytes.
@@ -79,18 +83,34 @@ def partition_directories(jvm: JvmSession, schema: StructType, groups: FileGroup
     """A Scala sequence of `PartitionDirectory`, whose rows have the types of `schema`."""
     if not groups.counts:
         return jvm.java_class("scala.collection.immutable.Nil$")
-    files = TextRows(groups.names, groups.sizes, groups.modified_ms)
-    prefix = groups.prefix.encode()
+    is_shared = _shares_prefix(jvm, len(groups.names))
+    names = groups.names if is_shared else _whole_names(groups)
+    files = TextRows(names, groups.sizes, groups.modified_ms)
+    prefix = groups.prefix.encode() if is_shared else b""
     spans = pairwise([0, *accumulate(groups.counts)])
     rows = [
         row_bytes((values_row(values, schema), prefix, files.array(start, end)))
         for values, (start, end) in zip(groups.values, spans, strict=True)
     ]
     width = len(schema)
-    maker = jvm.remembered(f"{__name__} {width}", lambda: _maker(jvm, width))
+    key = f"{__name__} {width} {is_shared}"
+    maker = jvm.remembered(key, lambda: _maker(jvm, width, is_shared))
     # Spark's maker keeps what it last made, so only one thread may use it at a time.
     with _LOCK:
         return _rows(jvm, rows, _group_type(width)).map(maker)
+
+
+def _shares_prefix(jvm: JvmSession, num_files: int) -> bool:
+    """Whether what is before all names is told once, and not with each of them.
+
+    For many files that is a lot of text.  But where nothing is compiled, Spark does not let what
+    is done for each file see what all have in common.
+    """
+    return num_files > _MANY and jvm.spark.conf.get(_CODEGEN, "FALLBACK") != "NO_CODEGEN"
+
+
+def _whole_names(groups: FileGroups) -> pa.Array:
+    return pc.binary_join_element_wise(pa.scalar(groups.prefix), groups.names, "")
 
 
 def passing(
@@ -176,7 +196,7 @@ def _group_type(width: int) -> StructType:
     )
 
 
-def _maker(jvm: JvmSession, width: int) -> Any:
+def _maker(jvm: JvmSession, width: int, is_shared: bool) -> Any:
     """A Scala function from a group's row to its `PartitionDirectory`."""
     make = _Expressions(jvm)
     values, prefix, listed = (
@@ -189,7 +209,8 @@ def _maker(jvm: JvmSession, width: int) -> Any:
         jvm.java_class(f"{_EXPRESSIONS}.GetStructField")(file, place, jvm.none())
         for place in range(3)
     )
-    text = make.called(make.joined(prefix, name), "toString", "java.lang.String")
+    whole = make.joined(prefix, name) if is_shared else name
+    text = make.called(whole, "toString", "java.lang.String")
     path = make.new("org.apache.hadoop.fs.Path", text)
     # Length, not a directory, one copy, blocks of no size, and when it was written.
     status = make.new(
