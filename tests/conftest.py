@@ -1,4 +1,7 @@
-"""What tests may ask for: a table's path, a clock that stands still, golden tables, Spark."""
+"""What tests may ask for: a table's path, a clock that stands still, golden tables, Spark.
+
+No test finds in the shared session what another one left there.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,13 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# For every JVM that a test starts.  Tests have few rows and plans that no other test has: what the
+# second compiler makes fast is over by then.  The first alone reserves too little for all its code.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
+)
+
 
 @pytest.fixture
 def table_path(tmp_path: Path) -> Path:
@@ -50,3 +60,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     # Most tests need no Spark: PySpark is imported by the first that does.
     sessions = import_module("tests.support.spark_session")
     yield from sessions.local_session(tmp_path_factory.mktemp("spark"))
+
+
+@pytest.fixture(autouse=True)
+def _clean_session(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test does to the shared session is taken back."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    clean = import_module("tests.support.clean_session")
+    with clean.kept_clean(request.getfixturevalue("spark")):
+        yield

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clean_session import kept_clean
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SOURCE = ROOT / "src" / "pyspark_delta"
@@ -96,8 +98,14 @@ def test_the_code_of_a_page_does_what_the_page_says(
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
     examples = list(parse_examples(page.read_text(encoding="utf-8")))
-    if any("SparkSession" in example.code.text for example in examples):
-        request.getfixturevalue("spark")  # which getOrCreate() then finds
+    with contextlib.ExitStack() as ended:
+        if any("SparkSession" in example.code.text for example in examples):
+            spark = request.getfixturevalue("spark")  # which getOrCreate() then finds
+            ended.enter_context(kept_clean(spark))
+        _run(examples, page, namespace)
+
+
+def _run(examples: list[Example], page: Path, namespace: dict[str, object]) -> None:
     for example in examples:
         printed = io.StringIO()
         # Blank lines in front, so that a traceback names the line of the page.
