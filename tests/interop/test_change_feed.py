@@ -204,3 +204,39 @@ def test_what_cannot_be_told_is_refused_by_both(
     # The peer has no words for rows of two widths; a wider type holds both.
     assert theirs == "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA"
     assert sorted(row["v"] for row in ours.values) == [1, 20_000_000_000]
+
+
+@pytest.mark.parametrize("vectors", ["true", pytest.param("false", marks=pytest.mark.slow)])
+def test_changes_by_row_tracking_agree(
+    pair: Pair, set_theirs: SetTheirs, table_path: Path, vectors: str
+) -> None:
+    set_theirs("spark.databricks.delta.changelogV2.enabled", "true")
+    name = table(table_path)
+    pair.ours.sql(
+        f"CREATE TABLE {name} (id LONG, v STRING) USING delta TBLPROPERTIES"
+        f" ('delta.enableRowTracking' = 'true', 'delta.enableDeletionVectors' = '{vectors}')"
+    )
+    for engine, statement in (
+        (pair.ours, "INSERT INTO {} SELECT /*+ COALESCE(1) */ id, 'a' FROM range(6)"),
+        (pair.theirs, "UPDATE {} SET v = 'b' WHERE id IN (1, 2)"),
+        (pair.ours, "DELETE FROM {} WHERE id = 2"),
+        (pair.theirs, "INSERT INTO {} VALUES (9, 'n')"),
+        (pair.ours, "UPDATE {} SET v = 'c' WHERE id IN (1, 9)"),
+        (pair.theirs, "OPTIMIZE {}"),
+        (pair.ours, "DELETE FROM {} WHERE id IN (0, 9)"),
+    ):
+        engine.sql(statement.format(name))
+    for first, last in ((0, 7), (2, 7), (3, 5), (5, 5)):
+        for options in (
+            "",
+            "WITH (deduplicationMode = 'none')",
+            "WITH (computeUpdates = true)",
+            "WITH (deduplicationMode = 'netChanges')",
+            "WITH (deduplicationMode = 'netChanges', computeUpdates = true)",
+        ):
+            asked = f"SELECT * FROM {name} CHANGES FROM VERSION {first} TO VERSION {last}"
+            found = [
+                sorted(map(str, engine.sql(f"{asked} {options}")))
+                for engine in (pair.ours, pair.theirs)
+            ]
+            assert found[0] == found[1], (first, last, options)

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_delta.errors import OperationNotAllowedError, PropertyError
 from pyspark_delta.kernel.log.frames import add_files
-from pyspark_delta.kernel.log.symlink_manifests import write_manifests
+from pyspark_delta.kernel.log.symlink_manifests import MANIFEST_NOTE, write_manifests
 from pyspark_delta.kernel.storage.faulty import Fault, FaultRule, FaultStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -84,6 +84,27 @@ def test_commits_keep_the_manifests_of_what_they_touch(runner: type[HookRunner])
     gone = [f.remove(1) for f in add_files(txn.filter_files()) if f.path.startswith("p=2")]
     txn.commit(gone, "DELETE")
     assert set(manifests(log)) == {"p=1/manifest"}
+
+
+def test_the_next_commit_makes_good_what_a_dead_one_left() -> None:
+    log = new_memory_table("p", configuration=KEPT, log=memory_log(hooks=InlineRunner()))
+    log.start_transaction().commit([add("p=1/a"), add("p=2/b")], "WRITE")
+    dying = DeltaLog(log.store, hooks=InlineRunner(()))
+    dying.start_transaction().commit([add("p=2/c")], "WRITE")
+    assert len(manifests(log)["p=2/manifest"]) == 1
+    log.start_transaction().commit([add("p=1/d")], "WRITE")
+    assert {name: len(lines) for name, lines in manifests(log).items()} == {
+        "p=1/manifest": 2,
+        "p=2/manifest": 2,
+    }
+    log.store.overwrite(f"{ROOT}/p=2/manifest", b"left alone")
+    log.start_transaction().commit([add("p=1/e")], "WRITE")
+    assert manifests(log)["p=2/manifest"] == ["left alone"]
+    for broken in (b"", b"x", b"-1", b"9" * 99):
+        log.store.overwrite(MANIFEST_NOTE, broken)
+        log.start_transaction().commit([add(f"p=1/{len(broken)}{broken[:1]!r}")], "WRITE")
+        assert manifests(log)["p=2/manifest"] != ["left alone"]
+        assert log.store.read(MANIFEST_NOTE) == str(log.update().version).encode()
 
 
 def test_a_property_that_is_switched_on_writes_them_all(table_path: Path) -> None:

@@ -24,6 +24,7 @@ from pyspark_delta.kernel.ops.clone import (
     cloned_files,
     commit_clone,
     define_clone,
+    replacing_files,
 )
 from pyspark_delta.kernel.protocol.operations import clone
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -91,6 +92,31 @@ def test_a_clone_reads_the_files_and_vectors_of_its_source(tmp_path: Path, inlin
     # What happens to the clone is its own affair.
     append(log, ids(9))
     assert (rows(log, source), rows(source), rows(again, source)) == ([1, 3, 9], [1, 3], [1, 3])
+
+
+def test_a_clone_that_was_left_behind_becomes_one_of_another_version(tmp_path: Path) -> None:
+    source = new_table(tmp_path / "söurce 1%", ids(1, 2, 3), configuration=VECTORS)
+    append(source, ids(4))
+    log = cloned(source.update(), table_log(tmp_path / "clöne 2%"))
+    delete_positions(source, lambda _: [0])
+    append(source, ids(5))
+    newer = source.update()
+    txn = log.start_transaction()
+    define_clone(txn, source_of(newer), {}, new_id="other", replaces_files=True)
+    files = cloned_files(newer, plain_location(newer.store.root_uri))
+    actions = list(replacing_files(txn, add_files(files)))
+    commit_clone(txn, iter(actions), source_of(newer), clone("source", newer.version))
+    assert rows(log, source) == rows(source) == [2, 3, 5]
+    assert sorted(type(action).__name__ for action in actions) == [
+        "AddFile",
+        "AddFile",
+        "AddFile",
+        "RemoveFile",
+        "RemoveFile",
+    ]
+    assert log.update().metadata.id == "new"
+    # What is the same stays, and nothing is said of it.
+    assert list(replacing_files(log.start_transaction(), add_files(files))) == []
 
 
 def test_paths_become_addresses_and_addresses_stay() -> None:

@@ -281,6 +281,7 @@ def test_a_schema_is_refused_on_reading(spark: SparkSession, db: str) -> None:
 
 def test_a_table_whose_log_is_gone_says_so_and_can_be_dropped(spark: SparkSession, db: str) -> None:
     spark.range(2).write.format("delta").saveAsTable("t")
+    table_log(spark, "t").wait_for_hooks()  # which would write while files go
     shutil.rmtree(location(spark, "t"))
     for read in (lambda: spark.table("t"), lambda: spark.sql("SELECT * FROM t")):
         with pytest.raises(TableNotFoundError) as found:

@@ -99,6 +99,7 @@ def test_a_table_made_anew_at_the_same_place_is_a_new_one(
     handle = DeltaTable.forName(spark, "t")
     old = handle.detail().collect()[0].id
     # Gone behind everybody's back, and written again with as many versions.
+    table_log(spark, "t").wait_for_hooks()  # which would write while files go
     shutil.rmtree(table_path)
     frame = spark.sql("SELECT 'new' AS b")
     for _ in range(2):

@@ -19,6 +19,7 @@ from pyspark_delta.spark.sql.clone import CloneStatement, parse_clone
 from pyspark_delta.spark.sql.grammar import Piece, StatementSyntaxError
 from pyspark_delta.spark.time_travel import AsOf
 from tests.support.catalog_tables import own_database, rows
+from tests.support.refusals import condition as refused
 from tests.support.spark_tables import SparkTable, conf
 from tests.support.tables import set_properties
 
@@ -62,12 +63,6 @@ def files_below(path: Path) -> dict[str, tuple[int, int]]:
         for file in path.rglob("*")
         if file.is_file() and "_delta_log" not in file.parts
     }
-
-
-def refused(session: SparkSession, sql: str) -> str:
-    with pytest.raises(DeltaError) as error:
-        session.sql(sql)
-    return error.value.condition
 
 
 def test_a_statement_says_what_where_and_when() -> None:
@@ -256,7 +251,7 @@ def test_what_cannot_be_cloned_leaves_nothing_behind(
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").write_text("x")
     for sql, condition in (
-        ("nothing", "DELTA_TABLE_NOT_FOUND"),
+        ("nothing", "TABLE_OR_VIEW_NOT_FOUND"),
         ("delta.`/no/where`", "DELTA_TABLE_NOT_FOUND"),
         ("v", "DELTA_CLONE_UNSUPPORTED_SOURCE"),
         ("tv", "DELTA_CLONE_UNSUPPORTED_SOURCE"),

@@ -22,6 +22,7 @@ from pyspark_delta.spark.types import from_spark
 from tests.support.agreement import deltalake_rows
 from tests.support.parquet_tables import data_tree, parquet_file, save_parquet, tree
 from tests.support.plans import files_read
+from tests.support.refusals import condition as refusal
 from tests.support.spark_tables import SparkTable, conf
 
 DEFAULTS = "spark__databricks__delta__properties__defaults__"
@@ -156,12 +157,15 @@ def test_other_sources_are_refused_by_name(table: SparkTable) -> None:
         (f"ORC.`{table.path}`", "DELTA_CONVERT_NON_PARQUET_TABLE"),
         (f"`{table.path}`", "DELTA_MISSING_PROVIDER_FOR_CONVERT"),
         (f"iceberg.`{table.path}`", "DELTA_MISSING_ICEBERG_CLASS"),
-        ("nowhere.to_be_found", "DELTA_TABLE_NOT_FOUND"),
-        ("nowhere", "DELTA_TABLE_NOT_FOUND"),
-        ("some.other.catalog", "DELTA_TABLE_NOT_FOUND"),
     ):
         with table.refused(condition):
             table.spark.sql(f"CONVERT TO DELTA {name}")
+    for name, missing in (
+        ("nowhere.to_be_found", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("nowhere", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("some.other.catalog", "REQUIRES_SINGLE_PART_NAMESPACE"),
+    ):
+        assert refusal(table.spark, f"CONVERT TO DELTA {name}") == missing
     with table.refused("DELTA_PARTITION_SCHEMA_IN_ICEBERG_TABLES"):
         table.spark.sql(f"CONVERT TO DELTA iceberg.`{table.path}` PARTITIONED BY (p INT)")
     with (

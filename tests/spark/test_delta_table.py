@@ -177,6 +177,22 @@ def test_options_of_a_path_are_the_file_systems(session: SparkSession, path: str
     assert "planted" not in str(caught.value)
 
 
+def test_every_command_of_a_handle_has_its_options(session: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "möunt 1%"
+    session.range(2).write.format("delta").save(f"{folder}/t")
+    # Only with these options is there such a host.
+    mount = {"fs.viewfs.mounttable.onlyhere.link./data": folder.as_uri()}
+    handle = DeltaTable.forPath(session, "viewfs://onlyhere/data/t", mount)
+    handle.addFeatureSupport("changeDataFeed")
+    handle.upgradeTableProtocol(1, 7)
+    handle.generate("symlink_format_manifest")
+    handle.restoreToVersion(0)
+    handle.vacuum(dryRun=True)
+    told = [row.operation for row in handle.history().collect()]
+    assert told[0] == "RESTORE"
+    assert "SET TBLPROPERTIES" in told
+
+
 def test_a_session_without_a_jvm_is_told_so(path: str) -> None:
     remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(OperationNotAllowedError, match="enable"):

@@ -10,10 +10,10 @@ from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 from pyspark_delta import DeltaTable, enable
-from pyspark_delta.errors import DeltaError
 from pyspark_delta.spark.sql.generate import parse_generate
 from pyspark_delta.spark.sql.grammar import StatementSyntaxError
 from tests.support.catalog_tables import own_database
+from tests.support.refusals import condition
 from tests.support.spark_tables import SparkTable
 from tests.support.tables import set_properties
 
@@ -93,14 +93,12 @@ def test_what_has_no_manifests_says_why(
     spark.sql(
         "CREATE TABLE m (id INT) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
     )
-    for name, condition in (
+    for name, wanted in (
         ("p", "DELTA_ONLY_OPERATION"),
-        ("nothing", "DELTA_TABLE_NOT_FOUND"),
+        ("nothing", "TABLE_OR_VIEW_NOT_FOUND"),
         ("m", "DELTA_UNSUPPORTED_MANIFEST_GENERATION_WITH_COLUMN_MAPPING"),
     ):
-        with pytest.raises(DeltaError) as error:
-            spark.sql(f"GENERATE symlink_format_manifest FOR TABLE {name}")
-        assert error.value.condition == condition
+        assert condition(spark, f"GENERATE symlink_format_manifest FOR TABLE {name}") == wanted
     with pytest.raises(ParseException):
         spark.sql("GENERATE symlink_format_manifest OF TABLE m")
     with pytest.raises(TypeError):

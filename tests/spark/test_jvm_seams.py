@@ -48,6 +48,7 @@ from pyspark_delta.spark.jvm.partition_directories import (
     passing,
 )
 from pyspark_delta.spark.jvm.rebalance import rebalance_settings, rebalanced
+from pyspark_delta.spark.jvm.settings import all_settings
 from pyspark_delta.spark.jvm.sql_execution import new_query
 from pyspark_delta.spark.jvm.target_alias import without_alias
 from pyspark_delta.spark.jvm.thrown_errors import thrown_in_java
@@ -498,3 +499,10 @@ def test_a_predicate_is_shown_as_the_parser_leaves_it(jvm: JvmSession) -> None:
     assert subquery is not None
     assert subquery.has_subquery
     assert parse_predicate(jvm, "p =") is None
+
+
+def test_all_settings_of_a_session_cross_at_once(jvm: JvmSession) -> None:
+    jvm.spark.conf.set('spark.a."key"', "ä\n'b\\")
+    found = all_settings(jvm)
+    assert found == jvm.spark.conf.getAll
+    assert found['spark.a."key"'] == "ä\n'b\\"

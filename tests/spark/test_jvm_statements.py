@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
+
 import pytest
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
@@ -9,7 +11,9 @@ from pyspark.sql.types import StructField, StructType, VarcharType
 
 from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.column_types import stored_column_type, stored_columns
+from pyspark_delta.spark.jvm.explained import explain_text
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parameters import constant_text, literal_text, substituted
 from pyspark_delta.spark.jvm.parsed_like import LikeStatement, parse_like
 from pyspark_delta.spark.jvm.parsed_show import ShowStatement, parse_show
 from pyspark_delta.spark.jvm.parser import parse_table_statement
@@ -121,3 +125,24 @@ def test_errors_are_made_with_spark_s_words(jvm: JvmSession) -> None:
     assert isinstance(error, AnalysisException)
     assert error.getCondition() == "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE"
     assert "ANALYZE TABLE is not supported for v2 tables" in str(error)
+
+
+def test_arguments_become_text_as_spark_writes_it(jvm: JvmSession) -> None:
+    for value, text in (
+        (1, "1"),
+        (2.5, "2.5D"),
+        (True, "true"),
+        ("it's a\\b", "'it\\'s a\\\\b'"),
+        (date(2024, 1, 31), "DATE '2024-01-31'"),
+        (None, "NULL"),
+    ):
+        assert literal_text(jvm, value) == text
+    assert literal_text(jvm, datetime(2024, 1, 31)).startswith("TIMESTAMP '2024-01-")
+    drop = "DROP TABLE IDENTIFIER(:t) -- :u"
+    assert substituted(jvm, drop, {"t": "a.b"}) == "DROP TABLE IDENTIFIER('a.b') -- :u"
+    assert substituted(jvm, "SELECT ?, ?", [1, "x"]) == "SELECT 1, 'x'"
+    with pytest.raises(ParseException):
+        substituted(jvm, "VACUUM t RETAIN :h HOURS", {"h": 1})
+    assert constant_text(jvm, "'a' || '.b'") == "a.b"
+    for modes in ("simple", "extended", "codegen", "cost", "formatted"):
+        assert explain_text(jvm, jvm.spark.range(1), modes)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import ParseException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Row, SparkSession
 
 from pyspark_delta import DeltaTable, enable
@@ -297,7 +297,11 @@ def test_statements_that_make_no_sense_are_refused(table: SparkTable) -> None:
         (f"OPTIMIZE delta.`{path}` ZORDER BY (id, x)", "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST"),
         (
             f"REORG TABLE delta.`{path}` APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2))",
-            "DELTA_UNIFORM_NOT_SUPPORTED",
+            "DELTA_MISSING_ICEBERG_CLASS",
+        ),
+        (
+            f"REORG TABLE delta.`{path}` APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 9))",
+            "DELTA_ICEBERG_COMPAT_VIOLATION.COMPAT_VERSION_NOT_SUPPORTED",
         ),
     ):
         with table.refused(condition):
@@ -305,11 +309,12 @@ def test_statements_that_make_no_sense_are_refused(table: SparkTable) -> None:
     for sql, condition in (
         (f"OPTIMIZE delta.`{path}x`", "DELTA_MISSING_DELTA_TABLE"),
         (f"OPTIMIZE '{path}x'", "DELTA_TABLE_ONLY_OPERATION"),
-        ("OPTIMIZE nobody_knows_it", "DELTA_TABLE_NOT_FOUND"),
     ):
         with pytest.raises(TableNotFoundError) as caught:
             spark.sql(sql)
         assert caught.value.condition == condition
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("OPTIMIZE nobody_knows_it")
     for tail in ("WHERE", "ZORDER BY ()", "ZORDER BY id v", "ZORDER BY (id", "SOON"):
         with pytest.raises(ParseException, match="PARSE_SYNTAX_ERROR"):
             spark.sql(f"OPTIMIZE delta.`{path}` {tail}")

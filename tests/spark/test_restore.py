@@ -10,11 +10,11 @@ from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 from pyspark_delta import DeltaTable, enable
-from pyspark_delta.errors import DeltaError
 from pyspark_delta.spark.sql.grammar import StatementSyntaxError
 from pyspark_delta.spark.sql.restore import parse_restore
 from pyspark_delta.spark.time_travel import AsOf
 from tests.support.catalog_tables import own_database
+from tests.support.refusals import condition
 from tests.support.spark_tables import SparkTable, conf
 from tests.support.tables import set_properties
 
@@ -185,14 +185,14 @@ def test_the_catalog_shows_the_columns_that_came_back(spark: SparkSession, datab
 
 def test_what_is_no_delta_table_is_not_restored(spark: SparkSession, database: str) -> None:
     spark.sql("CREATE TABLE p (id INT) USING parquet")
-    for name, condition in (
-        ("p", "DELTA_ONLY_OPERATION"),
-        ("nothing", "DELTA_TABLE_NOT_FOUND"),
+    spark.sql("CREATE VIEW v AS SELECT 1 AS id")
+    for name, wanted in (
+        ("p", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("nothing", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("v", "DELTA_ONLY_OPERATION"),
         ("delta.`/no/where`", "DELTA_TABLE_NOT_FOUND"),
     ):
-        with pytest.raises(DeltaError) as error:
-            spark.sql(f"RESTORE {name} TO VERSION AS OF 1")
-        assert error.value.condition == condition
+        assert condition(spark, f"RESTORE {name} TO VERSION AS OF 1") == wanted
     with pytest.raises(ParseException) as syntax:
         spark.sql("RESTORE TABLE p\n TO VERSION 1")
     assert "line 2" in str(syntax.value)

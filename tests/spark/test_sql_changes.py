@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_delta import enable
+from pyspark_delta.errors import DeltaError
 from pyspark_delta.spark.catalog import table_log
 from tests.support.catalog_tables import own_database, rows
 from tests.support.refusals import condition
@@ -265,3 +266,30 @@ def test_sparks_own_errors_stay_sparks(spark: SparkSession, db: str, t: str) -> 
         assert found.value.getCondition() == wanted, statement
     with pytest.raises(PySparkException):
         spark.sql("DELETE FROM t WHERE id = 1", args=5)  # type: ignore[arg-type]
+
+
+def test_unknown_columns_are_told_with_the_tables_own(spark: SparkSession, db: str) -> None:
+    spark.sql(
+        "CREATE TABLE w (row_of_it INT, delta_file INT) USING delta "
+        "TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
+    )
+    spark.sql("INSERT INTO w VALUES (1, 1)")
+    spark.sql("CREATE TEMP VIEW delta_source AS SELECT 1 AS other")
+    merge = "MERGE INTO w USING delta_source ON"
+    for statement in (
+        "UPDATE w SET row_of_it = __delta_ro",
+        "UPDATE w SET __delta_ro = 1",
+        "DELETE FROM w WHERE __delta_ro = 1",
+        f"{merge} w.__delta_ro = 1 WHEN MATCHED THEN DELETE",
+        f"{merge} true WHEN MATCHED AND __delta_ro THEN DELETE",
+        f"{merge} true WHEN MATCHED THEN UPDATE SET row_of_it = __delta_ro",
+        f"{merge} true WHEN NOT MATCHED BY SOURCE AND __delta_ro = 1 THEN DELETE",
+    ):
+        with pytest.raises((DeltaError, AnalysisException)) as error:
+            spark.sql(statement)
+        # Behind that word Spark shows the plan, as it is.
+        said = str(error.value).split("SQLSTATE")[0].replace("`__delta_ro`", "")
+        for hidden in ("__delta_row", "__delta_file", "row-id-col", "row-commit-version-col"):
+            assert hidden not in said, statement
+        assert "row_of_it" in said, statement
+    spark.catalog.dropTempView("delta_source")

@@ -14,6 +14,7 @@ from pyspark_delta import DeltaLog, enable
 from pyspark_delta.errors import DeltaError
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.column_mapping import without_mapping
+from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.spark.catalog import table_log
 from tests.support.catalog_tables import own_database, rows
 
@@ -154,8 +155,7 @@ def test_options_are_properties_and_the_path_is_the_location(
 @pytest.mark.parametrize(
     ("definition", "condition"),
     [
-        ("(a INT CHECK (a > 0)) USING delta", "UNSUPPORTED_FEATURE.TABLE_OPERATION"),
-        ("(a INT, CONSTRAINT c CHECK (a > 0)) USING delta", "UNSUPPORTED_FEATURE.TABLE_OPERATION"),
+        ("(a INT PRIMARY KEY) USING delta", "UNSUPPORTED_FEATURE.TABLE_OPERATION"),
         ("(a INT) USING delta CLUSTER BY NONE", "PARSE_SYNTAX_ERROR"),
         ("(a INT) USING delta CLUSTER BY AUTO", "PARSE_SYNTAX_ERROR"),
         ("(a INT) USING delta CLUSTER BY ()", "PARSE_SYNTAX_ERROR"),
@@ -241,3 +241,68 @@ def test_tables_are_renamed(spark: SparkSession, db: str) -> None:
     assert rows(spark.table("u")) == [(1,), (2,)]
     assert not spark.catalog.tableExists("t")
     assert refused_by_spark(spark, "ALTER TABLE t RENAME TO v") == "TABLE_OR_VIEW_NOT_FOUND"
+
+
+def test_checks_are_part_of_the_definition(spark: SparkSession, db: str, table_path: Path) -> None:
+    spark.sql(
+        "CREATE TABLE c (id INT, v STRING CHECK (length(v) < 4), CONSTRAINT Positive CHECK (id>0)) "
+        f"USING delta LOCATION '{table_path}'"
+    )
+    snapshot = newest(spark, "c")
+    checks = {
+        key: str(text)
+        for key, text in snapshot.metadata.configuration.items()
+        if "constraints" in key
+    }
+    assert sorted(checks.values()) == ["id > 0", "length ( v ) < 4"]
+    assert checks["delta.constraints.positive"] == "id > 0"
+    assert "checkConstraints" in supported_features(snapshot.protocol)
+    spark.sql("INSERT INTO c VALUES (1, 'a')")
+    for values in ("(0, 'a')", "(1, 'long')"):
+        assert refused(spark, f"INSERT INTO c VALUES {values}") == (
+            "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"
+        )
+    spark.sql("ALTER TABLE c DROP CONSTRAINT positive")
+    spark.sql("CREATE OR REPLACE TABLE c (id INT, CONSTRAINT even CHECK (id % 2 = 0)) USING delta")
+    assert newest(spark, "c").metadata.configuration == {"delta.constraints.even": "id % 2 = 0"}
+
+
+def test_checks_that_cannot_be_kept_leave_nothing(spark: SparkSession, db: str) -> None:
+    create = "CREATE TABLE c (id INT, {}) USING delta"
+    assert refused(spark, create.format("CONSTRAINT a CHECK (id + 1)")) == (
+        "DELTA_NON_BOOLEAN_CHECK_CONSTRAINT"
+    )
+    twice = "CONSTRAINT a CHECK (id > 0), CONSTRAINT A CHECK (id > 1)"
+    for columns in (twice, "CONSTRAINT a CHECK (nope > 0)", "CONSTRAINT a CHECK (rand() > 0)"):
+        with pytest.raises((DeltaError, AnalysisException, ParseException)):
+            spark.sql(create.format(columns))
+    for kind in (
+        "PRIMARY KEY (id)",
+        "UNIQUE (id)",
+        "CONSTRAINT f FOREIGN KEY (id) REFERENCES o (id)",
+        "CONSTRAINT a CHECK (id > 0) NORELY",
+    ):
+        assert refused_by_spark(spark, create.format(kind)) == (
+            "UNSUPPORTED_FEATURE.TABLE_OPERATION"
+        )
+    assert shown(spark, "SHOW TABLES") == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT p, count(*) AS n FROM {t} GROUP BY p HAVING count(*) >= :n",
+        "WITH c AS (SELECT p FROM {t}) SELECT p, count(*) AS n FROM c GROUP BY p ORDER BY p",
+        "(SELECT p, 3L AS n FROM {t} WHERE :n = 1) UNION SELECT p, 3L FROM {t}",
+        "SELECT DISTINCT p, n FROM (SELECT p, count(*) OVER (PARTITION BY p) AS n FROM {t} @v0)",
+    ],
+)
+def test_a_query_of_any_form_may_read_tables_by_their_paths(
+    spark: SparkSession, db: str, table_path: Path, query: str
+) -> None:
+    """The place that Spark notes for a query may be that of its GROUP BY."""
+    spark.range(6).selectExpr("id % 2 AS p").write.format("delta").save(str(table_path))
+    text = query.format(t=f"delta.`{table_path}`").replace(" @v0", " VERSION AS OF 0")
+    spark.sql(f"CREATE TABLE made USING delta AS {text}", args={"n": 1})
+    assert sorted(shown(spark, "SELECT * FROM made")) == [(0, 3), (1, 3)]
+    assert newest(spark, "made").version == 0

@@ -67,7 +67,7 @@ def test_what_is_not_ours_is_given_to_spark_byte_for_byte(spark: SparkSession, d
     for text in UNCHANGED:
         given: list[str] = []
 
-        def run(sql: str, given: list[str] = given) -> DataFrame:
+        def run(sql: str, args: object, given: list[str] = given) -> DataFrame:
             given.append(sql)
             return spark.range(1)
 
@@ -87,7 +87,7 @@ def test_only_names_of_path_tables_and_versions_are_changed(
     )
     given: list[str] = []
 
-    def run(sql: str) -> DataFrame:
+    def run(sql: str, args: object) -> DataFrame:
         given.append(sql)
         return spark.range(1)
 

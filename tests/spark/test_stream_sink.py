@@ -129,6 +129,7 @@ def test_a_table_that_is_deleted_under_a_query_is_made_again(
     try:
         query.processAllAvailable()
         first = table.log.update().metadata.id
+        table.log.wait_for_hooks()  # which would write while files go
         shutil.rmtree(table.path)
         feed.add(*rows(2))
         query.processAllAvailable()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import ParseException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta import DeltaError, DeltaTable, enable
@@ -263,7 +263,7 @@ def test_what_is_no_delta_table_is_refused(spark: SparkSession, table: SparkTabl
         found.append(error.value.condition)
     assert found == ["DELTA_TABLE_ONLY_OPERATION"] * 3 + ["DELTA_MISSING_DELTA_TABLE"]
     assert not elsewhere.exists()
-    with pytest.raises(DeltaError):
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         spark.sql("VACUUM nobody.knows")
 
 

@@ -25,6 +25,8 @@ def local_session(home: Path) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "1g")
+        # Every sort and join of a task takes a page at once, of 16 MB in such a heap.
+        .config("spark.buffer.pageSize", "1m")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", TIME_ZONE)

@@ -19,6 +19,9 @@ from pyspark_delta import enable
 SECONDS = 180
 """How long a process may take for anything on a busy machine."""
 
+# A process that lives for seconds has no use for the second compiler.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 _ROOT = Path(__file__).parents[2]
 _SETTINGS = {
     "spark.master": "local[2]",
@@ -26,8 +29,7 @@ _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
-    # A process that lives for seconds has no use for the second compiler.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
 }
 
 
@@ -85,12 +87,17 @@ class SparkWorker:
 # What runs in such a process.
 
 
-def small_session() -> SparkSession:
-    """A session that starts fast and needs little."""
+def session_builder() -> SparkSession.Builder:
+    """Settings of a session that starts fast and needs little."""
     builder = SparkSession.builder
     for key, value in _SETTINGS.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    return builder
+
+
+def small_session() -> SparkSession:
+    """A session that starts fast and needs little."""
+    spark = session_builder().getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return enable(spark)
 

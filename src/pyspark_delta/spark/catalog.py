@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from pyspark_delta.errors.table import OperationNotAllowedError, TableNotFoundError
+from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.types import StructField, StructType, map_fields
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allow_places
@@ -147,15 +148,15 @@ def tells_metastore(spark: SparkSession) -> bool:
     return (spark.conf.get(UPDATE_METASTORE, "false") or "").lower() == "true"
 
 
-def show_columns(spark: SparkSession, table: TableName) -> None:
-    """Let the catalog show the columns that the newest version has.
+def show_columns(spark: SparkSession, table: TableName, snapshot: Snapshot | None = None) -> None:
+    """Let the catalog show the columns that the newest version has, which may be known already.
 
     With UPDATE_METASTORE set it gets the properties as well, for programs that ask it alone.
     """
     if table.entry is None or not table.entry.is_delta:
         return
     jvm = JvmSession(spark)
-    snapshot = log_of(spark, table).update()
+    snapshot = log_of(spark, table).update() if snapshot is None else snapshot
     replace_schema(jvm, table.entry, shown_schema(snapshot.metadata.schema))
     if tells_metastore(spark):
         properties = metastore_properties(snapshot)

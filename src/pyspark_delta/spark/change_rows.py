@@ -19,6 +19,7 @@ from pyspark_delta.kernel.log.chosen_files import ChosenFiles
 from pyspark_delta.kernel.ops.changed_files import MARK, ChangedFiles, ChangeMark
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector, read_deletion_vector
+from pyspark_delta.kernel.protocol.row_tracking import materialized_columns
 from pyspark_delta.kernel.protocol.types import LONG, STRING, TIMESTAMP, StructField
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.scan.vectors import descriptor_of
@@ -32,6 +33,7 @@ from pyspark_delta.spark.jvm.table_plan import (
     TableColumn,
     data_frame,
     metadata_name,
+    quoted_name,
     with_columns,
     without_deleted_rows,
 )
@@ -44,10 +46,14 @@ COMMIT_VERSION = "_commit_version"
 COMMIT_TIMESTAMP = "_commit_timestamp"
 """What a change has beside the columns of the table."""
 
+ROW_ID, ROW_VERSION = "__delta_row_id", "__delta_row_commit_version"
+"""What it has, before these, where files tell of rows' ids."""
+
 _TYPE = "__delta_change_type"
 _VERSION = "__delta_commit_version"
 _TIME = "__delta_commit_timestamp"
 _KEPT_FROM = "__delta_kept_from"
+_FIRST_ID, _OWN_VERSION = "__delta_first_row_id", "__delta_row_version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +81,12 @@ class ChangeSource(ChosenSource):
         zone: str,
         *,
         is_told: bool,
+        has_ids: bool = False,
         key: str | None,
         allowed: Callable[[], Sequence[LogStore]],
     ) -> None:
         self._marks = marks
+        self._has_ids = has_ids
         self._of = key
         super().__init__(files, zone, allowed=allowed)
         # What was changed in a version stays so, whatever is written now.
@@ -90,6 +98,8 @@ class ChangeSource(ChosenSource):
             fields.append(StructField(_TYPE, STRING))
         if self.keeps_rows:
             fields.append(StructField(_KEPT_FROM, LONG))
+        if has_ids:
+            fields += (StructField(_FIRST_ID, LONG), StructField(_OWN_VERSION, LONG))
         self._partition_schema = self._partition_schema.add(*fields)
 
     @property
@@ -116,6 +126,9 @@ class ChangeSource(ChosenSource):
         if self.keeps_rows:
             kept = self._kept_rows(files)
             values.append([None if vector is None else stretch_bits(vector)[0] for vector in kept])
+        if self._has_ids:
+            values.append([mark.base_row_id for mark in marks])
+            values.append([mark.row_version for mark in marks])
         return values
 
     def _marks_of(self, files: pa.Table) -> list[ChangeMark]:
@@ -142,7 +155,17 @@ def change_frame(
     inferred, told = changed.inferred, changed.told
     frames = []
     if inferred.num_rows or not told.num_rows:
-        frames.append(_frame(jvm, table, inferred, changed.marks, "inferred", is_stream))
+        frames.append(
+            _frame(
+                jvm,
+                table,
+                inferred,
+                changed.marks,
+                "inferred",
+                is_stream,
+                has_ids=changed.has_ids,
+            )
+        )
     if told.num_rows:
         frames.append(_frame(jvm, table, told, changed.marks, "told", is_stream))
     frame = frames[0] if len(frames) == 1 else frames[0].union(frames[1])
@@ -171,6 +194,8 @@ def _frame(
     marks: Sequence[ChangeMark],
     how: str,
     is_stream: bool,
+    *,
+    has_ids: bool = False,
 ) -> DataFrame:
     metadata, is_told = table.metadata, how == "told"
     source = ChangeSource(
@@ -178,6 +203,7 @@ def _frame(
         marks,
         jvm.spark.conf.get(TIME_ZONE) or "UTC",
         is_told=is_told,
+        has_ids=has_ids,
         key=None if table.key is None else f"{table.key} {how}",
         allowed=lambda: allowed_stores(jvm.spark),
     )
@@ -186,13 +212,20 @@ def _frame(
     scanned = files_schema(metadata.schema, mode)
     if is_told:
         scanned = scanned.add(StructField(CHANGE_TYPE, STRING))
+    columns = list(table_columns(metadata.schema, mode))
+    hidden = metadata_name(scanned.names)
+    if has_ids:
+        row_id, version = materialized_columns(metadata, table.store.root_uri)
+        scanned = scanned.add(StructField(row_id, LONG), StructField(version, LONG))
+        own_id = f"coalesce({quoted_name(row_id)}, {_FIRST_ID} + {hidden}.row_index)"
+        own_version = f"coalesce({quoted_name(version)}, {_OWN_VERSION})"
+        columns.append(TableColumn(name=ROW_ID, expression=own_id))
+        columns.append(TableColumn(name=ROW_VERSION, expression=own_version))
     plan = scan_plan(jvm, source, scanned, is_stream=is_stream)
     if source.has_vectors:
-        hidden = metadata_name(scanned.names)
         kept_from = _KEPT_FROM if source.keeps_rows else None
         plan = without_deleted_rows(jvm, plan, VECTOR, hidden, kept_from=kept_from)
-    columns = [
-        *table_columns(metadata.schema, mode),
+    columns += [
         TableColumn(name=CHANGE_TYPE, expression=CHANGE_TYPE if is_told else _TYPE),
         TableColumn(name=COMMIT_VERSION, expression=_VERSION),
         TableColumn(name=COMMIT_TIMESTAMP, expression=_TIME),

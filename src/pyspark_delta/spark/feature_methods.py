@@ -51,8 +51,8 @@ class FeatureMethods(ABC):
         )
 
     def _set(self, properties: dict[str, str]) -> None:
-        self._whole_log()
-        run_set_properties(self._spark, self._table_name(), properties)
+        log = self._whole_log()
+        run_set_properties(self._spark, self._table_name(), properties, log)
 
     def _table_name(self) -> TableName:
         """The table as statements know it."""

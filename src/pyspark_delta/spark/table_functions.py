@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import date
 from typing import cast
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.errors.table import ChangeFeedError, OperationNotAllowedError, TableNotFoundError
+from pyspark_delta.spark.asked_changes import AskedChanges, asked_changes
 from pyspark_delta.spark.catalog import look_up_relation
 from pyspark_delta.spark.commands.change_feed import (
     ChangeBound,
@@ -23,9 +23,9 @@ from pyspark_delta.spark.table_access import open_log
 
 BY_NAME, BY_PATH = "table_changes", "table_changes_by_path"
 BETWEEN = "pyspark_delta_changes"
-"""What `CHANGES FROM` becomes: a name, two bounds, whether each is included, updates as such."""
+"""What `CHANGES FROM` becomes: a name, two bounds, whether each is included, updates as such, and
+which changes are left out."""
 
-_CHANGE_TYPE = "_change_type"
 _FEWEST, _MOST = 2, 3
 _BOUND_TYPES = ("IntegerType", "LongType", "StringType", "TimestampType")
 
@@ -35,50 +35,43 @@ def table_functions(spark: SparkSession) -> dict[str, TableFunction]:
 
     def by_name(arguments: Sequence[Argument]) -> DataFrame | tuple[str, ...]:
         text, start, end = _arguments(BY_NAME, "table name", arguments)
-        parts = parse_name(JvmSession(spark), text)
-        table = look_up_relation(spark, parts)
-        if table is not None and table.path is None and table.entry is None:
-            return parts  # Spark says that there is none
-        if table is None or not table.is_delta or table.location is None:
-            raise TableNotFoundError(
-                "DELTA_TABLE_ONLY_OPERATION", tableName=text, operation=BY_NAME
-            )
-        return _changes(spark, table.location, start, end)
+        found = _location(spark, text)
+        return _changes(spark, found, start, end) if isinstance(found, str) else found
 
     def by_path(arguments: Sequence[Argument]) -> DataFrame | tuple[str, ...]:
         path, start, end = _arguments(BY_PATH, "table path", arguments)
         return _changes(spark, path, start, end)
 
     def between(arguments: Sequence[Argument]) -> DataFrame | tuple[str, ...]:
-        name, start, end, *flags = arguments
-        has_end = end.value is not None
-        found = by_name([name, start, *([end] if has_end else [])])
-        if not isinstance(found, DataFrame):
+        name, first, last, *said, mode = arguments
+        bounds = [first] if last.value is None else [first, last]
+        text, start, end = _arguments(BY_NAME, "table name", [name, *bounds])
+        found = _location(spark, text)
+        if not isinstance(found, str):
             return found
-        is_in = [bool(flag.value) for flag in flags]
-        if not is_in[0]:
-            found = found.where(_position(start) > F.lit(start.value))
-        if has_end and not is_in[1]:
-            found = found.where(_position(end) < F.lit(end.value))
-        return found if is_in[2] else _as_two_changes(found)
+        has_start, has_end, computes_updates = (bool(flag.value) for flag in said)
+        asked = AskedChanges(
+            start=start,
+            end=end,
+            start_inclusive=has_start,
+            end_inclusive=has_end,
+            computes_updates=computes_updates,
+            leaves_out=str(mode.value),
+        )
+        return asked_changes(spark, found, text, asked)
 
     return {BY_NAME: by_name, BY_PATH: by_path, BETWEEN: between}
 
 
-def _position(bound: Argument) -> Column:
-    """The column that a bound is compared with."""
-    return F.col("_commit_version" if isinstance(bound.value, int) else "_commit_timestamp")
-
-
-def _as_two_changes(changes: DataFrame) -> DataFrame:
-    """An update as the end of a row and the beginning of another."""
-    kind = F.col(_CHANGE_TYPE)
-    told = (
-        F.when(kind == "update_preimage", "delete")
-        .when(kind == "update_postimage", "insert")
-        .otherwise(kind)
-    )
-    return changes.withColumn(_CHANGE_TYPE, told)
+def _location(spark: SparkSession, name: str) -> str | tuple[str, ...]:
+    """Where the Delta table of that name is; the name's parts where there is no table at all."""
+    parts = parse_name(JvmSession(spark), name)
+    table = look_up_relation(spark, parts)
+    if table is not None and table.path is None and table.entry is None:
+        return parts
+    if table is None or not table.is_delta or table.location is None:
+        raise TableNotFoundError("DELTA_TABLE_ONLY_OPERATION", tableName=name, operation=BY_NAME)
+    return table.location
 
 
 def _changes(

@@ -14,12 +14,22 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark_delta.errors.table import TableAlreadyExistsError, TableNotFoundError
 from pyspark_delta.spark.catalog import TableName, show_columns
 from pyspark_delta.spark.commands.write import run_write
-from pyspark_delta.spark.commands.write_request import SaveMode, TableWrite, WriteRequest
+from pyspark_delta.spark.commands.write_request import (
+    SaveMode,
+    TableOperation,
+    TableWrite,
+    WriteRequest,
+)
 from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.table_places import place_of, register
+from pyspark_delta.spark.table_places import TablePlace, known_name, place_of, register
 
 TableVerb = Literal["create", "replace", "create or replace"]
 
+_OPERATIONS: Mapping[TableVerb, TableOperation] = {
+    "create": "CREATE TABLE AS SELECT",
+    "replace": "REPLACE TABLE AS SELECT",
+    "create or replace": "CREATE OR REPLACE TABLE AS SELECT",
+}
 # Options with which an overwrite is of some rows, and history calls it so.
 _REPLACES_ROWS = ("replaceWhere", "replaceOn", "replaceUsing")
 
@@ -98,25 +108,36 @@ def _write_table(
     spark: SparkSession, name: TableName, rows: TableRows, verb: TableVerb, *, is_v1: bool
 ) -> None:
     place = place_of(spark, name, rows.location, rows.options)
+    if verb == "create" and place.is_unregistered():
+        # Somebody made it and was stopped.  These rows come in the place of those.
+        request = _table_request(place, rows, "create or replace")
+        run_write(spark, place.log, rows.data, request, committing=lambda: register(spark, place))
+        show_columns(spark, known_name(spark, name))
+        return
     if verb == "create":
         place.check_empty()
-    operation = {
-        "create": "CREATE TABLE AS SELECT",
-        "replace": "REPLACE TABLE AS SELECT",
-        "create or replace": "CREATE OR REPLACE TABLE AS SELECT",
-    }[verb]
+    request = _table_request(place, rows, verb, is_v1_overwrite=is_v1 and verb != "create")
+    if name.entry is not None:
+        run_write(spark, place.log, rows.data, request)
+    else:
+        with place.making() as begin:
+            run_write(spark, place.log, rows.data, request, starting=begin)
+    register(spark, place)
+
+
+def _table_request(
+    place: TablePlace, rows: TableRows, verb: TableVerb, *, is_v1_overwrite: bool = False
+) -> WriteRequest:
     as_table = TableWrite(
-        operation=operation,  # type: ignore[arg-type]
+        operation=_OPERATIONS[verb],
         is_managed=place.is_managed,
-        table_name=name.shown,
+        table_name=place.name.shown,
         comment=rows.comment,
         properties=rows.properties,
-        is_v1_overwrite=is_v1 and verb != "create",
+        is_v1_overwrite=is_v1_overwrite,
     )
     mode: SaveMode = "error" if verb == "create" else "overwrite"
-    request = replace(_request(rows, mode, casts=False), as_table=as_table)
-    run_write(spark, place.log, rows.data, request)
-    register(spark, place)
+    return replace(_request(rows, mode, casts=False), as_table=as_table)
 
 
 def _exists(spark: SparkSession, name: TableName, rows: TableRows) -> bool:

@@ -4,6 +4,9 @@ There is one for each partition, `_symlink_format_manifest/p=1/manifest`, and it
 addresses of data files.  Its readers know neither deletion vectors nor column mapping, so tables
 with either have none.  PROTOCOL.md does not speak of them; delta-spark's hook of that name does.
 
+A commit changes only the manifests of its own partitions.  So that one whose writer died before it
+got there is not passed over for ever, a note in the log's directory says how far they have come.
+
 >>> manifest_path("p=1")
 '_symlink_format_manifest/p=1/manifest'
 >>> plain_location("file:///a%20b")
@@ -18,17 +21,24 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_delta.errors.storage import FileMissingError
 from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.kernel.log.frames import canonical_paths
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY, ColumnMappingMode
 from pyspark_delta.kernel.protocol.partition_values import partition_directory
+from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
+from pyspark_delta.kernel.storage.base import LogStore
 
 MANIFEST_DIRECTORY = "_symlink_format_manifest"
 """Below the table's root."""
 
+MANIFEST_NOTE = f"{LOG_DIRECTORY}/_last_manifest_version"
+"""The version up to which the manifests are those of every commit, as a number."""
+
 _NAME = "manifest"
+_MOST_DIGITS = 19
 
 
 def write_manifests(snapshot: Snapshot) -> None:
@@ -38,24 +48,29 @@ def write_manifests(snapshot: Snapshot) -> None:
     listed = snapshot.store.list_recursive(MANIFEST_DIRECTORY)
     known = {info.path for info in listed if info.path.rpartition("/")[2] == _NAME}
     snapshot.store.delete_many(sorted(known - written))
+    _note(snapshot.store, snapshot.version)
 
 
-def update_manifests(snapshot: Snapshot, touched: Iterable[StringMap] | None) -> None:
-    """Write the manifests of the partitions that a commit touched; of all, when it is not known.
+def update_manifests(snapshot: Snapshot, touched: Iterable[StringMap] | None, version: int) -> None:
+    """Write the manifests of the partitions that the commit of a version touched.
 
-    `touched` are the partition values of files that were added or removed.
+    `touched` are the partition values of files that were added or removed.  When that is not known,
+    or commits before it have not come to write theirs, all manifests are written.
     """
-    if touched is None or not has_manifests(snapshot):
+    last = _noted(snapshot.store)
+    is_next = last is not None and last >= version - 1
+    if touched is None or not is_next or not has_manifests(snapshot):
         write_manifests(snapshot)
         return
     check_no_mapping(snapshot)
     columns = snapshot.metadata.partition_columns
     wanted = {manifest_path(partition_directory(columns, values)) for values in touched}
-    if not wanted:
-        return
-    files = snapshot.files_with(["path", "partitionValues"])
-    written = _write(snapshot, files, only=wanted)
-    snapshot.store.delete_many(sorted(wanted - written))
+    if wanted:
+        files = snapshot.files_with(["path", "partitionValues"])
+        written = _write(snapshot, files, only=wanted)
+        snapshot.store.delete_many(sorted(wanted - written))
+    if last == version - 1:
+        _note(snapshot.store, version)
 
 
 def has_manifests(snapshot: Snapshot) -> bool:
@@ -89,6 +104,19 @@ def plain_location(uri: str) -> str:
     authority, _, path = rest.partition("/")
     host = f"//{authority}" if authority else ""
     return f"{scheme}:{host}/{unquote(path, errors='surrogateescape')}"
+
+
+def _noted(store: LogStore) -> int | None:
+    try:
+        if store.size(MANIFEST_NOTE) > _MOST_DIGITS:
+            return None
+        return int(store.read(MANIFEST_NOTE))
+    except (FileMissingError, ValueError):
+        return None
+
+
+def _note(store: LogStore, version: int) -> None:
+    store.overwrite(MANIFEST_NOTE, str(version).encode())
 
 
 def _write(snapshot: Snapshot, files: pa.Table, only: set[str] | None = None) -> set[str]:

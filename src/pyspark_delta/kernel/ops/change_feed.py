@@ -167,8 +167,8 @@ def _read_as(
     if has_mapping([found[0].metadata, at_end.metadata, latest.metadata]):
         is_at_end = mode in (None, SchemaMode.END_VERSION)
     else:
-        fits = all(_fits(each, latest) for each in found)
-        is_at_end = mode is SchemaMode.END_VERSION and not fits
+        all_fit = all(fits(each, latest) for each in found)
+        is_at_end = mode is SchemaMode.END_VERSION and not all_fit
     chosen = at_end if is_at_end else latest
     if _VECTORS in supported_features(chosen.protocol):
         return chosen
@@ -197,7 +197,7 @@ def _check_range(
         if each.metadata is before.metadata:
             continue
         _check_recorded(each.metadata, each.version, first.version, end)
-        if not is_unsafe and not _fits(each, read_as):
+        if not is_unsafe and not fits(each, read_as):
             raise ChangeFeedError(
                 "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE",
                 start=first.version,
@@ -205,7 +205,7 @@ def _check_range(
                 readVersion=read_as.version,
                 incompatibleVersion=each.version,
             )
-    if not is_unsafe and not _fits(first, read_as):
+    if not is_unsafe and not fits(first, read_as):
         raise ChangeFeedError(
             "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA",
             start=first.version,
@@ -216,7 +216,7 @@ def _check_range(
         )
 
 
-def _fits(definition: Definition, read_as: Definition) -> bool:
+def fits(definition: Definition, read_as: Definition) -> bool:
     """Whether files of the definition can be read with the other's columns."""
     is_older = definition.version <= read_as.version
     old, new = (definition, read_as) if is_older else (read_as, definition)
@@ -243,6 +243,12 @@ def _has_lost(old: Metadata, new: Metadata) -> bool:
 
 
 def _commits(log: TableLog, start: int, end: int) -> Iterator[_Commit]:
+    for file, data, time_ms in commit_files(log, start, end):
+        yield _commit(file, data, time_ms, log.store.root_uri)
+
+
+def commit_files(log: TableLog, start: int, end: int) -> Iterator[tuple[LogFile, bytes, int]]:
+    """The commits of a range, each with its bytes and its file's time; none may be missing."""
     store = log.store
     listed = list_log(store, max(start - _COMMITS_BEFORE, 0)).commits
     times = file_times(listed)
@@ -252,7 +258,7 @@ def _commits(log: TableLog, start: int, end: int) -> Iterator[_Commit]:
         batch = wanted[at : at + _BATCH]
         contents = store.read_many([file.info.path for file in batch])
         for file, data in zip(batch, contents, strict=True):
-            yield _commit(file, data, times[file.version], store.root_uri)
+            yield file, data, times[file.version]
 
 
 def _commit(file: LogFile, data: bytes, time_ms: int, root_uri: str) -> _Commit:

@@ -8,7 +8,7 @@ PROTOCOL.md, "Change Data Files", "Deletion Vectors".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
 
@@ -38,23 +38,38 @@ class ChangeMark:
     """What the rows of a file have in common as changes.
 
     `change_type` is None for a change file, whose rows tell it themselves.  `keeps_rows` says that
-    the file's vector names the rows that changed, and not those that are gone.
+    the file's vector names the rows that changed, and not those that are gone.  The last two say
+    from where on rows are numbered, and in which version they came, unless rows have it themselves.
     """
 
     version: int
     timestamp_ms: int
     change_type: str | None
     keeps_rows: bool = False
+    base_row_id: int | None = None
+    row_version: int | None = None
 
 
 class ChangedFiles:
     """Files of changes as tables of `ADD_SCHEMA`, in which `MARK` is a position in `marks`.
 
-    `has_stats` keeps the statistics, by which a query can skip files.
+    `has_stats` keeps the statistics, by which a query can skip files.  `has_ids` keeps what rows'
+    ids are made of; without `pairs_vectors` a file that got another vector is told as a whole, as
+    one that went and one that came.
     """
 
-    def __init__(self, read: ReadVector, *, is_partitioned: bool, has_stats: bool = True) -> None:
+    def __init__(
+        self,
+        read: ReadVector,
+        *,
+        is_partitioned: bool,
+        has_stats: bool = True,
+        has_ids: bool = False,
+        pairs_vectors: bool = True,
+    ) -> None:
         self._read = read
+        self.has_ids = has_ids
+        self._pairs_vectors = pairs_vectors
         self._is_partitioned = is_partitioned
         self._has_stats = has_stats
         self.marks: list[ChangeMark] = []
@@ -86,8 +101,16 @@ class ChangedFiles:
             (kind, self._with_stats(row) if kind == "remove" else row)
             for kind, row in zip(kinds, run.rows, strict=True)
         ]
-        for kind, row, keeps_rows in changed_rows(files, self._vector):
+        changed: Iterable[tuple[ChangeKind, dict[str, Any], bool]]
+        if self._pairs_vectors:
+            changed = changed_rows(files, self._vector)
+        else:
+            changed = ((kind, row, False) for kind, row in files)
+        for kind, row, keeps_rows in changed:
             mark = ChangeMark(run.version, run.timestamp_ms, _TYPES[kind], keeps_rows)
+            if self.has_ids:
+                first, version = row.get("baseRowId"), row.get("defaultRowCommitVersion")
+                mark = replace(mark, base_row_id=first, row_version=version)
             (self._told if kind == "cdc" else self._rows).append(self._marked(row, mark))
         if self._has_stats:
             self._stats |= {row["path"]: row.get("stats") for kind, row in files if kind == "add"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
@@ -17,9 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_delta.errors.table import InvalidActionsError, OperationNotAllowedError, SchemaError
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA, DELETION_VECTOR, canonical_paths
+from pyspark_delta.kernel.log.frames import (
+    ADD_SCHEMA,
+    DELETION_VECTOR,
+    add_files,
+    canonical_paths,
+)
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.protocol.actions import Action, DomainMetadata, Metadata, Protocol
+from pyspark_delta.kernel.protocol.actions import (
+    Action,
+    AddFile,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+)
 from pyspark_delta.kernel.protocol.deletion_vectors import ABSOLUTE, IN_TABLE, locate
 from pyspark_delta.kernel.protocol.domains import CLUSTERING, Domains, tombstone
 from pyspark_delta.kernel.protocol.feature_upgrade import merged
@@ -76,14 +87,15 @@ def define_clone(
     *,
     new_id: str,
     allow_downgrade: bool = False,
+    replaces_files: bool = False,
 ) -> tuple[DomainMetadata, ...]:
     """Let `txn` make its table the definition of `source`; the domains to be written with it.
 
     `properties` stand in the place of the source's.  A table that is there already must be empty,
-    and keeps its id and its comment.
+    unless `replaces_files`, and keeps its id and its comment.
     """
     target = txn.snapshot
-    if target is not None and target.num_files:
+    if target is not None and target.num_files and not replaces_files:
         raise OperationNotAllowedError("DELTA_UNSUPPORTED_NON_EMPTY_CLONE")
     metadata = _cloned_metadata(source.metadata, target, properties, new_id)
     if metadata.created_time is None:
@@ -171,6 +183,18 @@ def check_clone_files(txn: OptimisticTransaction, files: pa.Table) -> None:
         raise InvalidActionsError("DELTA_CLONE_WITH_ROW_TRACKING_WITHOUT_STATS")
 
 
+def replacing_files(txn: OptimisticTransaction, files: Iterable[AddFile]) -> Iterator[Action]:
+    """What makes `files` the table's files: those that it lacks, and the ends of all others."""
+    snapshot = txn.snapshot
+    old = {} if snapshot is None else {_key(file): file for file in add_files(snapshot.files)}
+    for file in files:
+        if old.pop(_key(file), None) is None:
+            yield file
+    now_ms = txn.log.now_ms()
+    for file in old.values():
+        yield file.remove(now_ms)
+
+
 def commit_clone(
     txn: OptimisticTransaction,
     actions: Iterator[Action],
@@ -188,6 +212,11 @@ def commit_clone(
         protocol=txn.protocol,
     )
     return done.version
+
+
+def _key(file: AddFile) -> tuple[str, str | None]:
+    vector = file.deletion_vector
+    return file.path, None if vector is None else vector.unique_id
 
 
 def _cloned_metadata(

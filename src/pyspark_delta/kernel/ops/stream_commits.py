@@ -147,10 +147,13 @@ def parse_commit(path: str, version: int, data: bytes, *, root_uri: str) -> Stre
     )
 
 
-def parse_changes(path: str, version: int, data: bytes, *, time_ms: int) -> StreamCommit:
+def parse_changes(
+    path: str, version: int, data: bytes, *, time_ms: int, with_feed: bool = True
+) -> StreamCommit:
     """A commit whose changed rows are what a stream gives: change files, or else adds and removes.
 
-    `time_ms` is that of the commit's file; an in-commit timestamp goes before it.
+    `time_ms` is that of the commit's file; an in-commit timestamp goes before it.  Not `with_feed`,
+    change files are passed over.
     """
     found: dict[ChangeKind, list[tuple[int, dict[str, Any]]]] = {"add": [], "remove": [], "cdc": []}
     others: list[Metadata | Protocol] = []
@@ -168,7 +171,7 @@ def parse_changes(path: str, version: int, data: bytes, *, time_ms: int) -> Stre
         else:
             others += _definitions(value, place)
     chosen: list[tuple[int, ChangeKind, dict[str, Any]]] = [
-        (number, "cdc", value) for number, value in found["cdc"]
+        (number, "cdc", value) for number, value in found["cdc"] if with_feed
     ]
     has_vectors = False
     if not chosen:

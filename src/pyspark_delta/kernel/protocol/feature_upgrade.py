@@ -114,6 +114,7 @@ def protocol_for(
         supported: frozenset[str] = frozenset()
     else:
         asked = _asked_versions(min_versions, (base.min_reader_version, base.min_writer_version))
+        _check_writer(asked, min_versions)
         supported = supported_features(base)
     wanted = supported | _implied_by(asked) | with_required(explicit)
     active = active_features(metadata, wanted)
@@ -283,6 +284,15 @@ def _implied_by(asked: tuple[int, int]) -> frozenset[str]:
         # Reader version 3 has no meaning of its own beside a legacy writer version.
         reader = min(reader, READER_FEATURES_VERSION - 1)
     return implied_features(reader, writer)
+
+
+def _check_writer(asked: tuple[int, int], named: Versions | None) -> None:
+    """Refuse to name a writer version in which the reader's, which stays, has no meaning."""
+    is_named = named is not None and named[1] is not None
+    if is_named and asked[0] >= READER_FEATURES_VERSION and asked[1] < WRITER_FEATURES_VERSION:
+        raise ProtocolError(
+            "DELTA_READ_FEATURE_PROTOCOL_REQUIRES_WRITE", writerVersion=WRITER_FEATURES_VERSION
+        )
 
 
 def _check_asked(asked: tuple[int, int], wanted: frozenset[str]) -> None:

@@ -272,7 +272,8 @@ class _Manifests:
         with self._lock:
             own = self._locks.setdefault(event.log, Lock())
         with own:
-            update_manifests(event.log.update(), _touched_partitions(event.actions))
+            touched = _touched_partitions(event.actions)
+            update_manifests(event.log.update(), touched, event.version)
 
 
 def _touched_partitions(actions: tuple[Action, ...]) -> list[StringMap] | None:

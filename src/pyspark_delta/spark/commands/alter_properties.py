@@ -22,6 +22,7 @@ from pyspark_delta.kernel.protocol.properties import (
     canonical_key,
     validate_properties,
 )
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.catalog import TableName, log_of
 from pyspark_delta.spark.commands.alter_table import Alteration
 from pyspark_delta.spark.commands.remove_column_mapping import (
@@ -36,10 +37,17 @@ _COMMENT = "comment"
 
 
 def run_set_properties(
-    spark: SparkSession, table: TableName, properties: Mapping[str, str]
+    spark: SparkSession,
+    table: TableName,
+    properties: Mapping[str, str],
+    log: DeltaLog | None = None,
 ) -> None:
-    """Set properties; those of the protocol go there, and a comment becomes the description."""
-    checking = Alteration.start(spark, table)
+    """Set properties; those of the protocol go there, and a comment becomes the description.
+
+    `log` is the table's where it was opened with options of its own.
+    """
+    log = log_of(spark, table) if log is None else log
+    checking = Alteration.start(spark, table, log)
     given = {key: value for key, value in properties.items() if key != _COMMENT}
     changes = validate_properties(
         given,
@@ -47,14 +55,13 @@ def run_set_properties(
         altering=True,
         allow_arbitrary=checking.setting(_ALLOW_ARBITRARY, False),
     )
-    log = log_of(spark, table)
     enable_row_tracking(spark, log, changes)
     removes = (changes.get(COLUMN_MAPPING_MODE.key) or "").lower() == "none"
     if removes and is_mapped(checking.metadata) and may_remove_mapping(spark):
         run_remove_column_mapping(spark, log, keeps_property=True)
         if len(properties) == 1:
             return
-    alteration = Alteration.start(spark, table)
+    alteration = Alteration.start(spark, table, log)
     if enables_row_tracking(changes):
         check_all_numbered(alteration.snapshot)
     old = alteration.metadata

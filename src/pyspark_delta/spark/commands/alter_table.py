@@ -27,6 +27,7 @@ from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.type_widening import record_type_changes
 from pyspark_delta.kernel.protocol.types import StructType, column_name
 from pyspark_delta.kernel.scan.plan import mapping_mode
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.catalog import TableName, log_of, show_columns
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -48,11 +49,15 @@ class Alteration:
     snapshot: Snapshot
 
     @classmethod
-    def start(cls, spark: SparkSession, table: TableName) -> Alteration:
-        """Begin on the newest version."""
-        txn = log_of(spark, table).start_transaction()
+    def start(
+        cls, spark: SparkSession, table: TableName, log: DeltaLog | None = None
+    ) -> Alteration:
+        """Begin on the newest version; of `log`, where that was opened with options of its own."""
+        txn = (log_of(spark, table) if log is None else log).start_transaction()
         if txn.snapshot is None:
             raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=table.shown)
+        # A statement before this one may have been stopped before it told the catalog.
+        show_columns(spark, table, txn.snapshot)
         return cls(spark, table, txn, txn.snapshot)
 
     @property

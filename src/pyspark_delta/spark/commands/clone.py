@@ -18,20 +18,26 @@ from pyspark_delta.errors.table import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from pyspark_delta.kernel.ops.clone import commit_clone, define_clone
+from pyspark_delta.kernel.ops.clone import commit_clone, define_clone, replacing_files
 from pyspark_delta.kernel.protocol.actions import Action
 from pyspark_delta.kernel.protocol.operations import clone
 from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allow_places
-from pyspark_delta.spark.catalog import TableName, look_up
+from pyspark_delta.spark.catalog import TableName, look_up, show_columns
 from pyspark_delta.spark.commands.clone_sources import OpenedSource, delta_of_log
 from pyspark_delta.spark.commands.restore import DOWNGRADE_CONF, metrics_frame
 from pyspark_delta.spark.jvm.catalog import remember_outside
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.local_frame import local_frame
 from pyspark_delta.spark.table_access import is_same_location
-from pyspark_delta.spark.table_places import TablePlace, checked_properties, place_of, register
+from pyspark_delta.spark.table_places import (
+    TablePlace,
+    checked_properties,
+    known_name,
+    place_of,
+    register,
+)
 from pyspark_delta.spark.time_travel import AsOf
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:/")
@@ -90,7 +96,7 @@ def find_clone_place(spark: SparkSession, target: CloneTarget) -> TablePlace | N
         return None
     if not exists and not target.creates:
         raise TableNotFoundError("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=name.shown)
-    if not target.replaces:
+    if not target.replaces and not place.is_unregistered():
         place.check_empty()
     return place
 
@@ -98,31 +104,52 @@ def find_clone_place(spark: SparkSession, target: CloneTarget) -> TablePlace | N
 def run_clone(
     spark: SparkSession, place: TablePlace, target: CloneTarget, source: OpenedSource
 ) -> DataFrame:
-    """Make the clone, and tell how large its source is."""
-    properties = checked_properties(spark, target.properties)
+    """Make the clone, and tell how large its source is.
+
+    The catalog is told where files of a table lie that it knows before the log names them: a table
+    that nobody could read is none.
+    """
+    is_unregistered = place.is_unregistered()
     txn = place.log.start_transaction()
+    if txn.snapshot is not None:
+        # A statement before this one may have been stopped before it told the catalog.
+        show_columns(spark, place.name, txn.snapshot)
     domains = define_clone(
         txn,
         source.facts,
-        properties,
+        checked_properties(spark, target.properties),
         new_id=str(uuid4()),
         allow_downgrade=spark.conf.get(DOWNGRADE_CONF, "false") == "true",
+        replaces_files=is_unregistered,
     )
-
-    def actions() -> Iterator[Action]:
-        yield from source.files(txn)
-        yield from domains
 
     facts = source.facts
-    commit_clone(
-        txn,
-        actions(),
-        facts,
-        clone(facts.name, facts.version),
-        user_metadata=spark.conf.get(_USER_METADATA, None),
-    )
+    with place.making() as begin:
+
+        def actions() -> Iterator[Action]:
+            files = source.files(txn)
+            yield from replacing_files(txn, files) if is_unregistered else files
+            yield from domains
+            # All that can be wrong was found by now, and nothing is committed yet.
+            if is_unregistered:
+                register(spark, place, source.places)
+            elif place.name.entry is not None:
+                remember_outside(JvmSession(spark), place.name.entry, source.places)
+            elif place.name.path is None:
+                begin()
+
+        commit_clone(
+            txn,
+            actions(),
+            facts,
+            clone(facts.name, facts.version),
+            user_metadata=spark.conf.get(_USER_METADATA, None),
+        )
     allow_places(spark, source.places)
-    _register(spark, place, source.places)
+    if is_unregistered or place.name.entry is not None:
+        show_columns(spark, known_name(spark, place.name))
+    else:
+        register(spark, place, source.places)
     return metrics_frame(spark, _COLUMNS, facts.metrics)
 
 
@@ -155,15 +182,3 @@ def no_clone(spark: SparkSession) -> DataFrame:
 def _check_may_exist(target: CloneTarget) -> None:
     if not target.if_not_exists:
         raise TableAlreadyExistsError("DELTA_TABLE_ALREADY_EXISTS", tableName=target.name.shown)
-
-
-def _register(spark: SparkSession, place: TablePlace, outside: tuple[str, ...]) -> None:
-    """Let the catalog know the clone, and where its files are."""
-    register(spark, place)
-    name = place.name
-    if name.path is not None:
-        return
-    parts = (name.table,) if name.database is None else (name.database, name.table)
-    found = look_up(spark, parts)
-    if found is not None and found.entry is not None:
-        remember_outside(JvmSession(spark), found.entry, outside)

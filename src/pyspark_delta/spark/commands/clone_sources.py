@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from pyspark_delta.errors.table import (
     InvalidActionsError,
     OperationNotAllowedError,
-    TableNotFoundError,
 )
 from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
@@ -46,6 +45,7 @@ from pyspark_delta.spark.convert.manifest import list_files
 from pyspark_delta.spark.file_retention import check_retention
 from pyspark_delta.spark.jvm.catalog import is_hive_parquet, is_temporary_view
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.missing_tables import missing_table
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.progress import progress
 from pyspark_delta.spark.reader import TIME_ZONE
@@ -155,7 +155,7 @@ def opened_source(
         raise _unsupported(shown, "View")
     found = look_up_relation(spark, parts)
     if found is None or found.entry is None:
-        raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=shown)
+        raise missing_table(JvmSession(spark), parts)
     if found.entry.is_view:
         raise _unsupported(found.shown, "View")
     if found.is_delta:

@@ -102,7 +102,7 @@ class ConvertToDeltaCommand:
         elif self.incremental:
             self.adopt_files(spark, txn, target, table)
         else:
-            self._handle_existing_log(spark, txn, target)
+            self._handle_existing_log(spark, txn, target, table)
         return []
 
     def dry_run(self, spark: SparkSession) -> ConvertReport:
@@ -148,10 +148,7 @@ class ConvertToDeltaCommand:
             )
             operation = self.get_operation(spark, footers.num_files, target, table.format)
             self.stream_write(spark, txn, add_files, operation, footers.num_files)
-        # Whoever names these places to be converted lets the table name them.
-        outside = tuple(table.places_outside(self.delta_path))
-        allow_places(spark, outside)
-        self._convert_metadata(spark, txn, target, outside)
+        self._tell_catalog(spark, txn, target, table)
 
     def merge_schemas_in_parallel(self, spark: SparkSession, manifest: FileManifest) -> StructType:
         """The columns of all files together, without those that only directories spell."""
@@ -335,7 +332,11 @@ class ConvertToDeltaCommand:
                 )
 
     def _handle_existing_log(
-        self, spark: SparkSession, txn: OptimisticTransaction, target: ConvertTarget
+        self,
+        spark: SparkSession,
+        txn: OptimisticTransaction,
+        target: ConvertTarget,
+        table: ConvertTargetTable,
     ) -> None:
         """The files are a Delta table already, but the catalog may not know it."""
         if not target.is_parquet_catalog_table:
@@ -355,7 +356,19 @@ class ConvertToDeltaCommand:
             operation = self.get_operation(spark, 0, target, PARQUET)
             parameters = {**operation.parameters, "collectStats": False}
             txn.commit([], replace(operation, parameters=parameters))
-        self._convert_metadata(spark, txn, target)
+        self._tell_catalog(spark, txn, target, table)
+
+    def _tell_catalog(
+        self,
+        spark: SparkSession,
+        txn: OptimisticTransaction,
+        target: ConvertTarget,
+        table: ConvertTargetTable,
+    ) -> None:
+        """Whoever names these places to be converted lets the table name them."""
+        outside = tuple(table.places_outside(self.delta_path))
+        allow_places(spark, outside)
+        self._convert_metadata(spark, txn, target, outside)
 
     def _convert_metadata(
         self,

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from pyspark_delta.errors.table import (
     OperationNotAllowedError,
     SchemaError,
-    TableNotFoundError,
 )
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.types import DataType, StructType
@@ -31,6 +30,7 @@ from pyspark_delta.spark.jvm.catalog import (
     is_temporary_view,
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.missing_tables import missing_table
 from pyspark_delta.spark.table_places import new_table_properties
 
 CONVERT_CONF = "spark.databricks.delta.convert."
@@ -142,7 +142,7 @@ def resolve_convert_target(spark: SparkSession, parts: tuple[str, ...]) -> Conve
         )
     if len(parts) == 1 and _ABSOLUTE.match(parts[0]):
         raise OperationNotAllowedError("DELTA_MISSING_PROVIDER_FOR_CONVERT", path=parts[0])
-    raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=identifier)
+    raise missing_table(JvmSession(spark), parts)
 
 
 def find_catalog_table(spark: SparkSession, parts: tuple[str, ...]) -> CatalogEntry | None:

@@ -87,7 +87,7 @@ def run_create_table(spark: SparkSession, definition: TableDefinition) -> None:
     if exists or (snapshot is not None and definition.replaces):
         _replace(spark, place, definition, snapshot)
     elif snapshot is not None and (not place.is_managed or _is_unfinished(snapshot)):
-        _check_same(place, definition, snapshot)
+        _check_same(spark, place, definition, snapshot)
     else:
         _create(spark, place, definition)
     register(spark, place)
@@ -227,7 +227,9 @@ def _check_has_log(place: TablePlace) -> None:
         )
 
 
-def _check_same(place: TablePlace, definition: TableDefinition, snapshot: Snapshot) -> None:
+def _check_same(
+    spark: SparkSession, place: TablePlace, definition: TableDefinition, snapshot: Snapshot
+) -> None:
     """Refuse a definition that says anything else than the log does."""
     metadata = snapshot.metadata
     if definition.schema.fields:
@@ -252,7 +254,11 @@ def _check_same(place: TablePlace, definition: TableDefinition, snapshot: Snapsh
     if definition.properties:
         specified_properties = _comparable(definition.properties)
         existing = _comparable(metadata.configuration)
-        if specified_properties != existing:
+        # A table that was just made by these words has the session's defaults besides, and what
+        # some properties bring with them.
+        made = _comparable(new_table_properties(spark, definition.properties))
+        is_made = _is_unfinished(snapshot) and made.items() <= existing.items()
+        if specified_properties != existing and not is_made:
             raise SchemaError(
                 "DELTA_CREATE_TABLE_WITH_DIFFERENT_PROPERTY",
                 path=place.location,

@@ -6,7 +6,7 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.errors import AnalysisException
@@ -51,23 +51,33 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
-    """What expressions of a MERGE may see: the source, the target, or both."""
+    """What expressions of a MERGE may see: the source, the target, or both.
+
+    `hidden` are columns of the target that are none of the table's, and of which nobody is told.
+    """
 
     jvm: JvmSession
     source: Scope
     target: Scope
     called: tuple[str, ...]
+    hidden: frozenset[str] = frozenset()
 
     @classmethod
     def of(
-        cls, jvm: JvmSession, source: DataFrame, target: DataFrame, called: tuple[str, ...]
+        cls,
+        jvm: JvmSession,
+        source: DataFrame,
+        target: DataFrame,
+        called: tuple[str, ...],
+        own: Iterable[str],
     ) -> Lookup:
-        """A source and a target; `called` is what the target may be called."""
+        """A source and a target; `called` is what it may be called, `own` are a user's columns."""
         return cls(
             jvm=jvm,
             source=scope_of(source),
             target=named_scope(jvm, target, called),
             called=called,
+            hidden=frozenset(target.columns).difference(own),
         )
 
     @property
@@ -126,7 +136,7 @@ class Lookup:
             "DELTA_MERGE_UNRESOLVED_EXPRESSION",
             sqlExpr=facts.get("objectName") or sql_of(self.jvm, asked.column),
             clause=asked.where,
-            cols=", ".join(scope.columns),
+            cols=", ".join(scope.columns(self.hidden)),
         )
 
     def _refuse(self, scope: Scope, asked: Sequence[Asked]) -> None:

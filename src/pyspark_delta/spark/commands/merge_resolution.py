@@ -130,7 +130,7 @@ class _Resolver:
         schema = snapshot.metadata.schema
         brought = data_schema(names.source.schema) if names.evolves else None
         self._target = Target(schema=schema, called=self._called, source=brought)
-        self._lookup = Lookup.of(names.jvm, names.source, names.target, self._called)
+        self._lookup = Lookup.of(names.jvm, names.source, names.target, self._called, schema.names)
         self._source, self._target_scope = self._lookup.source, self._lookup.target
         self._source_columns = names.source.columns
         self._table = TableColumns.of(

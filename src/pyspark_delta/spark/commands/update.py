@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -22,6 +23,7 @@ from pyspark_delta.spark.column_alignment import column
 from pyspark_delta.spark.commands.dml_assignments import (
     Assignment,
     Given,
+    NewValues,
     assigned_columns,
     parse_assignments,
     updated_rows,
@@ -47,6 +49,7 @@ from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.named_rows import Called, named_rows
 from pyspark_delta.spark.located_rows import located_rows
+from pyspark_delta.spark.reader import read_snapshot
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_reads import TableReads
 
@@ -103,10 +106,20 @@ class _Update:
         self._watch = watch
         found = self._txn.filter_files() if where is None else where.candidates(self._txn)
         self._candidates = located_rows(self._jvm, self._txn, found)
-        rows = self._named(self._candidates.frame)
-        self._values = assigned_columns(
-            self._jvm, rows, self._txn.metadata, self._txn.protocol, assignments
-        )
+        self._values = self._assigned(assignments)
+
+    def _assigned(self, assignments: Sequence[Assignment]) -> NewValues:
+        txn, rows = self._txn, self._candidates.frame
+        try:
+            return assigned_columns(
+                self._jvm, self._named(rows), txn.metadata, txn.protocol, assignments
+            )
+        except AnalysisException:
+            # Spark suggests other columns than the unknown one: let these be the table's.
+            assert txn.snapshot is not None
+            own = self._named(read_snapshot(self._jvm.spark, txn.snapshot))
+            assigned_columns(self._jvm, own, txn.metadata, txn.protocol, assignments)
+            raise
 
     def reads(self, log: DeltaLog) -> TableReads:
         """What subqueries among the values read of the very table."""

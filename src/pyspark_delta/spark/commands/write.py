@@ -5,7 +5,7 @@ The job runs between the checks and the commit; when it fails, the table is as i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -67,9 +67,19 @@ _CHANGE_TYPE = "_change_type"
 
 
 def run_write(
-    spark: SparkSession, log: DeltaLog, data: DataFrame, request: WriteRequest
+    spark: SparkSession,
+    log: DeltaLog,
+    data: DataFrame,
+    request: WriteRequest,
+    *,
+    starting: Callable[[], None] | None = None,
+    committing: Callable[[], None] | None = None,
 ) -> int | None:
-    """Write `data` and give the version that has it; None when nothing was to be done."""
+    """Write `data` and give the version that has it; None when nothing was to be done.
+
+    `starting` is called when all is settled that needs no job, before the first file is written;
+    `committing` when all files are, before the commit.
+    """
     asked = asked_options(spark, request)
     reads = TableReads.of(log, data)
     txn = reads.start_transaction(log)
@@ -91,11 +101,15 @@ def run_write(
         new_properties=partial(new_table_properties, spark),
     )
     compacts = is_auto_compacted(txn.metadata, asked.conf)
+    if starting is not None:
+        starting()
     with StagedFiles(txn) as staged:
         done = _Write(jvm, txn, request, asked, staged).run(scope, source, data)
         reads.record(txn)
         actions: list[Action] = [*definition, *done.actions(txn, asked)]
         operation = write_operation(request, asked, txn.metadata, done.predicate)
+        if committing is not None:
+            committing()
         staged.offer()
         committed = txn.commit_if_needed(
             actions,

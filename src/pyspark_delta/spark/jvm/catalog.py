@@ -107,11 +107,14 @@ def create_entry(
     is_managed: bool,
     schema: StructType,
     comment: str | None = None,
+    outside: Sequence[str] = (),
 ) -> None:
-    """Make a Delta table known; its files and log are there already."""
+    """Make a Delta table known; its files and log are there already, some files in `outside`."""
     made = _catalog_table(
         jvm, _identifier(jvm, database, table), location, is_managed, schema, comment
     )
+    if outside:
+        made = _copied(made, properties=jvm.scala_map({_OUTSIDE: json.dumps(list(outside))}))
     _catalog(jvm).createTable(made, False, False)
 
 
@@ -225,12 +228,15 @@ def make_delta(
 
 
 def remember_outside(jvm: JvmSession, entry: CatalogEntry, outside: Sequence[str]) -> None:
-    """Let the catalog say where files of a table lie besides its own place."""
+    """Let the catalog say where files of a table lie besides the places that it knows."""
+    new = [place for place in outside if place not in entry.outside]
+    if not new:
+        return
     known = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(
         entry.handle.properties()
     )
     properties = {str(key): str(value) for key, value in known.items()}
-    properties[_OUTSIDE] = json.dumps(list(outside))
+    properties[_OUTSIDE] = json.dumps([*entry.outside, *new])
     catalog = _catalog(jvm)
     catalog.alterTable(_copied(entry.handle, properties=jvm.scala_map(properties)))
 
@@ -244,6 +250,15 @@ def move_entry(jvm: JvmSession, entry: CatalogEntry, location: str) -> None:
     storage = _copied(handle.storage(), locationUri=uri)
     catalog.alterTable(_copied(handle, storage=storage, properties=kept))
     catalog.refreshTable(handle.identifier())
+
+
+def move_directory(jvm: JvmSession, source: str, target: str) -> None:
+    """Move a table's directory to a place where no file is, as a catalog does that renames it."""
+    old, new = jvm.hadoop_path(source), jvm.hadoop_path(target)
+    file_system = old.getFileSystem(jvm.session.sessionState().newHadoopConf())
+    if file_system.exists(new) and not file_system.listFiles(new, True).hasNext():
+        file_system.delete(new, True)
+    file_system.rename(old, new)
 
 
 def default_location(jvm: JvmSession, database: str | None, table: str) -> str:

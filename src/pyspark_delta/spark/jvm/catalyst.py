@@ -44,7 +44,7 @@ def null_safe_equal(jvm: JvmSession, left: Column, right: Column) -> Column:
 
 def constant(jvm: JvmSession, value: Column) -> Column:
     """The value of an expression without columns, computed now; Spark's error when it has none."""
-    frame = jvm.data_frame(jvm.session.range(1).toDF()).select(value)
+    frame = jvm.data_frame(jvm.session.range(1).toDF()).drop("id").select(value)
     plan = frame._jdf.queryExecution().optimizedPlan()
     return column_of(jvm, plan.expressions().head().child())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,14 +35,14 @@ _KEYS = re.compile(r"\((\w+#\d+L?) = (?!\1\))\w+#\d+L?\)")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A plan whose columns expressions may name; `columns` are they, for messages."""
+    """A plan whose columns expressions may name."""
 
     plan: Any
 
-    @property
-    def columns(self) -> list[str]:
-        """The names of the plan's columns."""
-        return [str(each.sql()) for each in items(self.plan.output())]
+    def columns(self, hidden: Collection[str] = ()) -> list[str]:
+        """The names of the plan's columns but the `hidden` ones, for messages."""
+        found = items(self.plan.output())
+        return [str(each.sql()) for each in found if str(each.name()) not in hidden]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

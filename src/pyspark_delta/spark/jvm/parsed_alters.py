@@ -204,14 +204,16 @@ def _set_location(jvm: JvmSession, plan: Any) -> Change:
 
 
 def _add_check(jvm: JvmSession, plan: Any) -> Change:
-    return _constraint(plan.checkConstraint(), is_check=True)
+    return read_constraint(plan.checkConstraint())
 
 
 def _add_constraint(jvm: JvmSession, plan: Any) -> Change:
-    return _constraint(plan.tableConstraint(), is_check=False)
+    return read_constraint(plan.tableConstraint())
 
 
-def _constraint(constraint: Any, *, is_check: bool) -> Change:
+def read_constraint(constraint: Any) -> AddConstraint:
+    """A constraint as the parser makes it, of ALTER TABLE or of CREATE TABLE."""
+    is_check = constraint.getClass().getSimpleName() == "CheckConstraint"
     characteristic = constraint.userProvidedCharacteristic()
     told = [
         word

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.jvm.column_types import stored_schema
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.parsed_alters import AddConstraint, read_constraint
 from pyspark_delta.spark.jvm.plans import plan_frame
 from pyspark_delta.spark.jvm.versions import default_arguments
 
@@ -28,10 +29,9 @@ _PLAIN_PARTITION, _CLUSTERING = "IdentityTransform", "ClusterByTransform"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """The query of a statement: Spark's plan of it, and the text it was read from."""
+    """The query of a statement, as Spark's plan of it."""
 
     handle: Any = field(repr=False, compare=False)
-    text: str
 
     def frame(self, jvm: JvmSession) -> DataFrame:
         """The rows of the query; its names are resolved now."""
@@ -57,7 +57,7 @@ class TableStatement:
     cluster_by: tuple[tuple[str, ...], ...]
     transforms: tuple[str, ...]
     has_buckets: bool
-    has_constraints: bool
+    constraints: tuple[AddConstraint, ...]
     location: str | None
     comment: str | None
     properties: Mapping[str, str] = field(hash=False)
@@ -87,12 +87,12 @@ def parse_table_statement(jvm: JvmSession, sql: str) -> TableStatement | None:
         cluster_by=clusters,
         transforms=tuple(each for each in others if not each.startswith(_BUCKETS)),
         has_buckets=any(each.startswith(_BUCKETS) for each in others),
-        has_constraints=spec.constraints().size() > 0,
+        constraints=tuple(map(read_constraint, items(spec.constraints()))),
         location=_option(spec.location()),
         comment=_option(spec.comment()),
         properties=_text_map(jvm, spec.properties()),
         options={each._1(): str(each._2()) for each in items(spec.optionExpression().options())},
-        query=_query(plan.query(), sql) if has_query else None,
+        query=Query(handle=plan.query()) if has_query else None,
     )
 
 
@@ -164,16 +164,6 @@ def _partitioning(
         else:
             others.append(transform.toString())
     return tuple(partitions), tuple(clusters), tuple(others)
-
-
-def _query(plan: Any, sql: str) -> Query:
-    """Offsets are in characters.  Of `TABLE x` Spark only marks the name."""
-    origin = plan.origin()
-    start = origin.startIndex()
-    text = sql[start.get() :] if start.isDefined() else sql
-    if plan.getClass().getSimpleName() == "UnresolvedRelation":
-        text = f"TABLE {text}"
-    return Query(handle=plan, text=text)
 
 
 def _text_map(jvm: JvmSession, scala_map: Any) -> dict[str, str]:

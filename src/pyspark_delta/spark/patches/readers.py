@@ -1,4 +1,4 @@
-"""`spark.read`: `load` of the format delta, and `table`."""
+"""`spark.read`: `load` of the format delta, `table`, and `changes`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from pyspark_delta.errors.table import PropertyError, SchemaError
+from pyspark_delta.spark.asked_changes import AskedChanges, asked_changes
 from pyspark_delta.spark.catalog import look_up_relation
 from pyspark_delta.spark.commands.read import run_load
 from pyspark_delta.spark.enabled_sessions import is_enabled
@@ -100,6 +101,22 @@ def _table(original: Method) -> Method:
     return table
 
 
+def _changes(original: Method) -> Method:
+    def changes(self: Any, tableName: str) -> Any:
+        table = None
+        if is_enabled(self._spark) and isinstance(tableName, str):
+            table = look_up_relation(self._spark, tableName)
+        if table is None or not table.is_delta or table.location is None:
+            return original(self, tableName)
+        words = said(self)
+        _check_no_schema(words.schema is not None)
+        asked = AskedChanges.of(self._spark, DeltaOptions(words.options))
+        frame = asked_changes(self._spark, table.location, tableName, asked)
+        return frame.alias(table.table) if table.path is None else frame
+
+    return changes
+
+
 def _check_no_schema(has_schema: bool) -> None:
     if has_schema:
         raise SchemaError("DELTA_UNSUPPORTED_SCHEMA_DURING_READ")
@@ -112,4 +129,5 @@ CHANGED: dict[tuple[type, str], Wrap] = {
     (DataFrameReader, "schema"): schema_wrap,
     (DataFrameReader, "load"): load_wrap(_load),
     (DataFrameReader, "table"): _table,
+    (DataFrameReader, "changes"): _changes,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ def _sql(original: Method) -> Method:
 
     def run(spark: SparkSession, text: str, args: Any) -> Any:
         with raised_again():
-            return run_statement(spark, text, args, lambda each: original(spark, each, args))
+            return run_statement(spark, text, args, partial(original, spark))
 
     return sql
 

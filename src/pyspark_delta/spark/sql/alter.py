@@ -27,6 +27,7 @@ from pyspark_delta.spark.commands.alter_properties import (
     run_set_properties,
     run_unset_properties,
 )
+from pyspark_delta.spark.commands.rename_table import undo_move
 from pyspark_delta.spark.commands.sync_identity import run_sync_identity
 from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -49,12 +50,14 @@ from pyspark_delta.spark.jvm.parsed_alters import (
 )
 from pyspark_delta.spark.jvm.plans import empty_frame
 from pyspark_delta.spark.sql.check_text import check_text
-from pyspark_delta.spark.sql.drop_feature import run_drop_feature
+from pyspark_delta.spark.sql.drop_feature import is_drop_feature, run_drop_feature
 from pyspark_delta.spark.sql.grammar import StatementReader, StatementSyntaxError
 from pyspark_delta.spark.sql.requests import Request, delta_target
+from pyspark_delta.spark.sql.targets import existing_table
 
 # Spark's classes for statements, as users know them.
 _RENAME = "RenameTable"
+_DROP_FEATURE = "ALTER TABLE ... DROP FEATURE"
 _PARTITIONS = frozenset({"AddPartitions", "DropPartitions", "RenamePartitions"})
 _FOR_HIVE = {
     "RecoverPartitions": "ALTER TABLE ... RECOVER PARTITIONS",
@@ -68,6 +71,7 @@ def run_alter(request: Request) -> DataFrame | None:
     jvm = JvmSession(spark)
     name = delta_target(request)
     if name is None and request.head.target:
+        _check_own(request)
         return None
     if name is not None and request.head.verb == "ALTER TABLE":
         dropped = run_drop_feature(request, name)
@@ -79,7 +83,11 @@ def run_alter(request: Request) -> DataFrame | None:
     statement = parse_alter(jvm, request.sql, request.args)
     if name is None and statement.table is not None:
         name = _delta_table(spark, statement.table)
-    if name is None or _is_sparks(statement.change, name):
+    if name is None:
+        return None
+    if _is_sparks(statement.change, name):
+        if (new_name := _new_name(request.sql)) is not None:
+            undo_move(spark, name, new_name)
         return None
     _run(spark, name, statement.change)
     return empty_frame(jvm)
@@ -104,6 +112,17 @@ def run_comment_on_column(request: Request) -> DataFrame | None:
     return None
 
 
+def _check_own(request: Request) -> None:
+    """Refuse statements that Delta alone has, for what is no Delta table."""
+    spark, table = request.spark, request.head.target
+    if is_drop_feature(request.sql):
+        existing_table(spark, table, _DROP_FEATURE)
+        raise OperationNotAllowedError("DELTA_ONLY_OPERATION", operation=_DROP_FEATURE)
+    if _synced_column(request.sql) is not None:
+        existing_table(spark, table, "ALTER TABLE ... ALTER COLUMN")
+        raise OperationNotAllowedError("DELTA_IDENTITY_COLUMNS_ALTER_NON_DELTA_FORMAT")
+
+
 def _delta_table(spark: SparkSession, parts: Sequence[str]) -> TableName | None:
     found = look_up_relation(spark, parts)
     return found if found is not None and found.is_delta else None
@@ -125,6 +144,18 @@ def _synced_column(sql: str) -> tuple[str, ...] | None:
         return None  # Spark's parser says better what is wrong with it
     read.end()
     return column
+
+
+def _new_name(sql: str) -> tuple[str, ...] | None:
+    """What ALTER TABLE ... RENAME TO makes of a name; None where an expression tells it."""
+    read = StatementReader(sql)
+    try:
+        read.expect("ALTER", "TABLE")
+        read.name()
+        read.expect("RENAME", "TO")
+        return read.name()
+    except StatementSyntaxError:
+        return None
 
 
 def _is_sparks(change: Change, name: TableName) -> bool:

@@ -14,12 +14,14 @@ from pyspark_delta.spark.catalog import log_of
 from pyspark_delta.spark.commands.delete import run_delete
 from pyspark_delta.spark.commands.merge_clauses import Default, MergeClause
 from pyspark_delta.spark.commands.merge_request import MergeRequest
+from pyspark_delta.spark.commands.planned_changes import plan_delete, plan_merge, plan_update
 from pyspark_delta.spark.commands.truncate import run_truncate
 from pyspark_delta.spark.commands.update import run_update
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.named_rows import named_rows
 from pyspark_delta.spark.jvm.parameters import are_arguments
 from pyspark_delta.spark.jvm.parsed_changes import (
+    ParsedChange,
     ParsedClause,
     ParsedDelete,
     ParsedMerge,
@@ -36,6 +38,37 @@ from pyspark_delta.spark.table_merges import merge_into
 
 def run_change(request: Request) -> DataFrame | None:
     """Run the statement; None when its table is not Delta's."""
+    found = _found(request)
+    if found is None:
+        return None
+    target, parsed = found
+    return _RUNNERS[type(parsed)](request.spark, target, parsed)
+
+
+def plan_change(request: Request) -> tuple[str, DataFrame] | None:
+    """What EXPLAIN shows: the command, and the rows that it would work on.
+
+    None when the table is not Delta's, or the statement has no rows to tell of.
+    """
+    found = _found(request)
+    if found is None:
+        return None
+    target, parsed = found
+    if isinstance(parsed, ParsedTruncate):
+        return None
+    spark, log, name = request.spark, log_of(request.spark, target.table), target.table.shown
+    if isinstance(parsed, ParsedDelete):
+        rows = plan_delete(spark, log, parsed.condition, target.called)
+        return f"DeleteCommand {name}", rows
+    if isinstance(parsed, ParsedUpdate):
+        rows = plan_update(spark, log, parsed.assignments, parsed.condition, target.called)
+        return f"UpdateCommand {name}", rows
+    merge = _merge_request(spark, target, parsed)
+    return f"MergeIntoCommand {name}", plan_merge(spark, log, merge)
+
+
+def _found(request: Request) -> tuple[ChangedTable, ParsedChange] | None:
+    """The table, under the name that the statement has for it, and what the statement says."""
     spark, verb, named = request.spark, request.head.verb, request.head.target
     target = _target(spark, named, verb) if named else None
     if (target is None and named) or not are_arguments(request.args):
@@ -52,7 +85,7 @@ def run_change(request: Request) -> DataFrame | None:
         raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=target.table.shown)
     if parsed.target.alias is not None:
         target = replace(target, called=(parsed.target.alias,))
-    return _RUNNERS[type(parsed)](spark, target, parsed)
+    return target, parsed
 
 
 def _target(spark: SparkSession, name: Sequence[str], verb: str) -> ChangedTable | None:
@@ -81,14 +114,18 @@ def _delete(spark: SparkSession, target: ChangedTable, parsed: ParsedDelete) -> 
 
 
 def _merge(spark: SparkSession, target: ChangedTable, parsed: ParsedMerge) -> DataFrame:
-    merge = MergeRequest(
+    merge = _merge_request(spark, target, parsed)
+    return merge_into(spark, target.table, merge).counts.frame(spark)
+
+
+def _merge_request(spark: SparkSession, target: ChangedTable, parsed: ParsedMerge) -> MergeRequest:
+    return MergeRequest(
         source=parsed.source_rows(JvmSession(spark)),
         condition=parsed.condition,
         clauses=tuple(map(_clause, parsed.clauses)),
         called=target.called,
         evolves=parsed.evolves,
     )
-    return merge_into(spark, target.table, merge).counts.frame(spark)
 
 
 def _truncate(spark: SparkSession, target: ChangedTable, parsed: ParsedTruncate) -> DataFrame:

@@ -6,7 +6,7 @@ Spark knows the words, and asks the catalog for a connector of changes, which it
 >>> [(each.name, each.start, each.end) for each in call]
 [(('a', 't'), '1', '3')]
 >>> call[0].shown
-"pyspark_delta_changes('`a`.`t`', 1, 3, false, true, false) AS `t`"
+"pyspark_delta_changes('`a`.`t`', 1, 3, false, true, false, 'dropCarryovers') AS `t`"
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from pyspark_delta.spark.asked_changes import DROP_COPIES, deduplication
 from pyspark_delta.spark.catalog import look_up_relation
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.sql.text_literals import text_literal, text_value
 from pyspark_delta.spark.sql.words import Word, words
 from pyspark_delta.spark.table_functions import BETWEEN
 
@@ -44,6 +47,7 @@ class ChangeCall:
     start_inclusive: bool
     end_inclusive: bool
     computes_updates: bool
+    leaves_out: str
     has_alias: bool
     begins: int
     ends: int
@@ -55,7 +59,8 @@ class ChangeCall:
         told = (self.start_inclusive, self.end_inclusive, self.computes_updates)
         flags = ", ".join(str(each).lower() for each in told)
         text = name.replace("'", "\\'")
-        call = f"{BETWEEN}('{text}', {self.start}, {self.end or 'NULL'}, {flags})"
+        mode = text_literal(self.leaves_out)
+        call = f"{BETWEEN}('{text}', {self.start}, {self.end or 'NULL'}, {flags}, {mode})"
         return call if self.has_alias else f"{call} AS {_quoted(self.name[-1])}"
 
 
@@ -68,6 +73,9 @@ def with_change_calls(spark: SparkSession, sql: str) -> str:
     for call in change_calls(sql):
         table = look_up_relation(spark, call.name)
         if table is not None and table.is_delta:
+            # Said here, because the function is called by Java, which tells only of our errors.
+            shown = ".".join(call.name)
+            deduplication(JvmSession(spark), shown, call.leaves_out, call.computes_updates)
             parts += (sql[done : call.begins], call.shown)
             done = call.ends
     return "".join((*parts, sql[done:])) if parts else sql
@@ -109,7 +117,10 @@ class _Reader:
         if self._next() == "TO":
             self._at += 1
             end, end_inclusive = self._bound()
-        computes_updates = self._options()
+        options = self._options()
+        updates = options.get("computeupdates", "false").lower()
+        if updates not in ("true", "false"):
+            return None  # Spark says what is wrong with it
         ends = self._found[self._at - 1].end
         following = self._next()
         has_alias = following == "AS" or (
@@ -123,7 +134,8 @@ class _Reader:
             end=end,
             start_inclusive=start_inclusive,
             end_inclusive=end_inclusive,
-            computes_updates=computes_updates,
+            computes_updates=updates == "true",
+            leaves_out=options.get("deduplicationmode", DROP_COPIES),
             has_alias=has_alias,
             begins=begins,
             ends=ends,
@@ -163,19 +175,21 @@ class _Reader:
         is_whole = before.is_text or before.text == ")" or before.text.isdigit()
         return word.is_name and is_whole and not _GOES_ON.fullmatch(text)
 
-    def _options(self) -> bool:
-        """Pass WITH (...), and say whether updates are to be told as such."""
+    def _options(self) -> dict[str, str]:
+        """Pass WITH (key = value, ...), and give the values by their keys in small letters."""
         if _texts(self._found, self._at, 2) != ["WITH", "("]:
-            return False
-        inside = []
+            return {}
         self._at += 2
+        pairs: list[list[str]] = [[]]
         while self._at < len(self._found) and self._next() != ")":
-            inside.append(self._next().strip("'\""))
+            word = self._found[self._at]
             self._at += 1
+            if word.text == ",":
+                pairs.append([])
+            elif word.text != "=":
+                pairs[-1].append(text_value(word.text) if word.is_text else word.value)
         self._at += 1
-        return any(
-            key == "COMPUTEUPDATES" and "TRUE" in inside[i : i + 3] for i, key in enumerate(inside)
-        )
+        return {pair[0].lower(): pair[1] for pair in pairs if len(pair) == 2}
 
     def _next(self) -> str:
         return self._found[self._at].text.upper() if self._at < len(self._found) else ""

@@ -12,24 +12,22 @@ from pyspark_delta.errors.table import (
 )
 from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.catalog import TableName, log_of, look_up_relation, show_columns
+from pyspark_delta.spark.catalog import TableName, show_columns
 from pyspark_delta.spark.detail_frame import ForeignTable, detail_frame, foreign_detail_frame
 from pyspark_delta.spark.history_frame import history_frame
-from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.catalog import (
     CatalogEntry,
-    current_database,
     entry_comment,
     entry_created_ms,
     entry_partition_schema,
     entry_properties,
-    is_temporary_view,
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parsed_show import ShowStatement
 from pyspark_delta.spark.local_frame import local_frame
 from pyspark_delta.spark.sql.described_table import described
 from pyspark_delta.spark.sql.grammar import StatementReader
+from pyspark_delta.spark.sql.optimized_table import log_above
 from pyspark_delta.spark.sql.requests import Request
 from pyspark_delta.spark.sql.shown_tables import (
     delta_statement,
@@ -37,6 +35,7 @@ from pyspark_delta.spark.sql.shown_tables import (
     shown_table,
     text_columns,
 )
+from pyspark_delta.spark.sql.targets import existing_table
 from pyspark_delta.spark.table_access import open_log
 
 _LINES = StructType(
@@ -81,10 +80,12 @@ def run_detail(request: Request) -> DataFrame | None:
     spark = request.spark
     if isinstance(place, str):
         return _path_detail(spark, place)
-    table = _resolved(spark, place, "DESCRIBE DETAIL")
+    table = existing_table(spark, place, "DESCRIBE DETAIL")
     entry = table.entry
     if entry is not None and not entry.is_delta:
         return foreign_detail_frame(spark, _foreign(spark, entry))
+    if table.path is not None and (found := log_above(spark, table.path)) and found[1]:
+        return _path_detail(spark, table.path)  # a directory in a table is none itself
     name = None if entry is None else entry.name
     return detail_frame(spark, newest(spark, table), name)
 
@@ -147,42 +148,22 @@ def _foreign(spark: SparkSession, entry: CatalogEntry) -> ForeignTable:
     )
 
 
-def _resolved(spark: SparkSession, name: tuple[str, ...], verb: str) -> TableName:
-    """The table or path of that name; Spark's error when there is none, or a view."""
-    jvm = JvmSession(spark)
-    table = look_up_relation(spark, name)
-    view: tuple[str, ...] = ()
-    if table is None and is_temporary_view(jvm, name):
-        view = name
-    elif table is not None and table.entry is not None and table.entry.is_view:
-        view = table.entry.parts
-    if view:
-        shown = ".".join(f"`{part}`" for part in view)
-        condition = "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE"
-        raise analysis_error(jvm, condition, viewName=shown, operation=verb)
-    if table is None or (table.path is None and table.entry is None):
-        shown = ".".join(f"`{part}`" for part in name)
-        place = f"[`system`.`session`, `spark_catalog`.`{current_database(jvm)}`]"
-        condition = "TABLE_OR_VIEW_NOT_FOUND"
-        raise analysis_error(jvm, condition, relationName=shown, searchPath=place)
-    return table
-
-
 def _commits(spark: SparkSession, place: str | tuple[str, ...], limit: int | None) -> DataFrame:
     verb = "DESCRIBE HISTORY"
     if isinstance(place, str):
-        path, log = place, open_log(spark, place)
+        path = place
     else:
-        table = _resolved(spark, place, verb)
+        table = existing_table(spark, place, verb)
         if not table.is_delta:
             raise OperationNotAllowedError("DELTA_ONLY_OPERATION", operation=verb)
-        path, log = table.location or "", log_of(spark, table)
-    try:
-        return history_frame(spark, log.history(limit))
-    except TableNotFoundError:
+        path = table.location or ""
+    # The history of a directory in a table is the table's.
+    found = log_above(spark, path)
+    if found is None:
         raise TableNotFoundError(
             "DELTA_TABLE_ONLY_OPERATION", tableName=f"`{path}`", operation=verb
-        ) from None
+        )
+    return history_frame(spark, found[0].history(limit))
 
 
 def _exists(log: DeltaLog) -> bool:

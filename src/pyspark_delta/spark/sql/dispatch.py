@@ -11,16 +11,19 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parameters import are_arguments
 from pyspark_delta.spark.jvm.parser import syntax_error
 from pyspark_delta.spark.jvm.plans import empty_frame
 from pyspark_delta.spark.sql.alter import run_alter, run_comment_on_column
 from pyspark_delta.spark.sql.analyze import run_analyze
+from pyspark_delta.spark.sql.bound_statements import bound_statement
 from pyspark_delta.spark.sql.change import run_change
 from pyspark_delta.spark.sql.clone import run_clone_statement
 from pyspark_delta.spark.sql.convert import run_convert
 from pyspark_delta.spark.sql.define import run_define
 from pyspark_delta.spark.sql.describe import run_describe, run_detail, run_history
 from pyspark_delta.spark.sql.drop import run_drop
+from pyspark_delta.spark.sql.explain import run_explain
 from pyspark_delta.spark.sql.generate import run_generate_statement
 from pyspark_delta.spark.sql.grammar import StatementSyntaxError
 from pyspark_delta.spark.sql.heads import head
@@ -34,18 +37,25 @@ from pyspark_delta.spark.sql.vacuum import run_vacuum_statement
 
 
 def run_statement(
-    spark: SparkSession, sql: str, args: Any, run: Callable[[str], DataFrame]
+    spark: SparkSession, sql: str, args: Any, run: Callable[[str, Any], DataFrame]
 ) -> DataFrame:
-    """The result of a statement, by us or by Spark."""
+    """The result of a statement, by us or by Spark; `run` gives a text and arguments to Spark."""
     found = head(sql)
-    if found is not None:
+    if found is not None and are_arguments(args):
+        jvm = JvmSession(spark)
+        bound = bound_statement(jvm, sql, found, args)
+        left = bound.left
+        request = Request(
+            spark, bound.sql, bound.head, bool(left), lambda text: run(text, left), left
+        )
         try:
-            result = _RUNNERS[found.verb](Request(spark, sql, found, bool(args), run, args))
+            result = _RUNNERS[bound.head.verb](request)
         except StatementSyntaxError as error:
-            raise syntax_error(JvmSession(spark), sql, error.start, error.found) from None
+            place = bound.written.place(error.start)
+            raise syntax_error(jvm, sql, place, error.found) from None
         if result is not None:
             return result
-    return run(resolvable(spark, sql))
+    return run(resolvable(spark, sql), args)
 
 
 def _define(request: Request) -> DataFrame | None:
@@ -97,4 +107,5 @@ _RUNNERS: dict[str, Callable[[Request], DataFrame | None]] = {
     "LOAD DATA": run_refused,
     "MSCK REPAIR TABLE": run_refused,
     "ANALYZE TABLE": _analyze,
+    "EXPLAIN": run_explain,
 }

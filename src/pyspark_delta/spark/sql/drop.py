@@ -11,7 +11,9 @@ import logging
 from pyspark.sql import DataFrame
 
 from pyspark_delta.errors.table import TableNotFoundError
-from pyspark_delta.spark.catalog import TableName, log_of
+from pyspark_delta.kernel.ops.creation_note import forget_creation_note
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.spark.catalog import log_of
 from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.catalog import drop_entry
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -28,9 +30,12 @@ def run_drop(request: Request) -> DataFrame | None:
     if name is None:
         return None
     jvm = JvmSession(request.spark)
-    is_there = _has_log(request, name)
+    log = log_of(request.spark, name)
+    is_there = _has_log(log)
     if name.entry is not None:
         if is_there:
+            # A table whose files stay is no longer one that is being made.
+            forget_creation_note(log.store)
             return None
         drop_entry(jvm, name.entry)
         return empty_frame(jvm)
@@ -43,9 +48,9 @@ def run_drop(request: Request) -> DataFrame | None:
     return empty_frame(jvm)
 
 
-def _has_log(request: Request, name: TableName) -> bool:
+def _has_log(log: DeltaLog) -> bool:
     try:
-        log_of(request.spark, name).update()
+        log.update()
     except TableNotFoundError:
         return False
     return True

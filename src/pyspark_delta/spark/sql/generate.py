@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from pyspark_delta.spark.catalog import log_of
 from pyspark_delta.spark.commands.generate import run_generate
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans import empty_frame
 from pyspark_delta.spark.sql.grammar import StatementReader
+from pyspark_delta.spark.sql.optimized_table import optimized_table
 from pyspark_delta.spark.sql.requests import Request
-from pyspark_delta.spark.sql.targets import only_delta
 
 
 def run_generate_statement(request: Request) -> DataFrame:
     """Run the statement."""
     mode, table = parse_generate(request.sql)
-    name = only_delta(request.spark, table, "GENERATE")
-    run_generate(log_of(request.spark, name), mode)
+    run_generate(optimized_table(request.spark, table, "GENERATE"), mode)
     return empty_frame(JvmSession(request.spark))
 
 

@@ -146,6 +146,12 @@ class StatementReader:
         start = self._words[first].start
         return Piece(self._sql[start : self._words[self._next - 1].end], start)
 
+    def rest(self) -> Piece:
+        """All that follows."""
+        word = self._peek()
+        start = len(self._sql) if word is None else word.start
+        return Piece(self._sql[start:], start)
+
     def end(self) -> None:
         """Nothing may follow but semicolons."""
         while self.takes(";"):

@@ -73,6 +73,7 @@ _VERBS: dict[str, tuple[str, ...]] = {
     "SHOW PARTITIONS": ("SHOW", "PARTITIONS"),
     "SHOW TBLPROPERTIES": ("SHOW", "TBLPROPERTIES"),
     "SHOW CREATE TABLE": ("SHOW", "CREATE", "TABLE"),
+    "EXPLAIN": ("EXPLAIN",),
 }
 # What a statement may begin with before it says what it changes.
 _QUERIES = ("WITH", "FROM")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -47,6 +47,33 @@ _NULLS_FOR_MISSING = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
 
 def run_insert(request: Request) -> DataFrame | None:
     """Write the rows of a query or of VALUES; None when no table is Delta's."""
+    writes = _prepared(request)
+    if writes is None:
+        return None
+    for write in writes:
+        write.run()
+    return empty_frame(JvmSession(request.spark))
+
+
+def plan_insert(request: Request) -> tuple[str, DataFrame] | None:
+    """What EXPLAIN shows: the command, and the rows that it would write.
+
+    None when the table is not Delta's, and for several tables at once.
+    """
+    writes = _prepared(request)
+    if writes is None or len(writes) > 1:
+        return None
+    (write,) = writes
+    if not isinstance(write, _InsertedRows):
+        return None
+    return (
+        f"{'Overwrite' if write.overwrite else 'Append'}Data {write.table.shown}",
+        write.rows.data,
+    )
+
+
+def _prepared(request: Request) -> list[_InsertedRows | _SparksInsert] | None:
+    """What the statement writes; all of it reads tables as they are before the first write."""
     spark, named, jvm = request.spark, request.head.target, JvmSession(request.spark)
     if not are_arguments(request.args):
         return None
@@ -64,16 +91,47 @@ def run_insert(request: Request) -> DataFrame | None:
     if all(table is None for table in tables):
         return None
     may_have_default = "default" in request.sql.lower()
-    # All of them read the tables as they were before the first of them wrote.
-    prepared = [
-        partial(each.run_by_spark, jvm)
+    return [
+        _SparksInsert(jvm, each)
         if table is None
         else _Insert(spark, table, each, may_have_default).prepared()
         for table, each in zip(tables, parsed, strict=True)
     ]
-    for write in prepared:
-        write()
-    return empty_frame(jvm)
+
+
+@dataclass(frozen=True, slots=True)
+class _SparksInsert:
+    """An INSERT into a table that is not Delta's, beside others."""
+
+    jvm: JvmSession
+    parsed: ParsedInsert
+
+    def run(self) -> None:
+        """Let Spark do it."""
+        self.parsed.run_by_spark(self.jvm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InsertedRows:
+    """Rows in the table's shape, ready to be written."""
+
+    spark: SparkSession
+    table: TableName
+    rows: TableRows
+    overwrite: bool
+    by_position: bool
+    replace_where: Column | None
+
+    def run(self) -> None:
+        """Write them."""
+        insert_rows(
+            self.spark,
+            self.table,
+            self.rows,
+            overwrite=self.overwrite,
+            by_position=self.by_position,
+            replace_where=self.replace_where,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +143,8 @@ class _Insert:
     parsed: ParsedInsert
     may_have_default: bool
 
-    def prepared(self) -> Callable[[], None]:
-        """Bring the rows into the table's shape; the call writes them."""
+    def prepared(self) -> _InsertedRows:
+        """The rows in the table's shape."""
         parsed, metadata = self.parsed, log_of(self.spark, self.table).update().metadata
         fixed = self._fixed(metadata)
         if parsed.if_not_exists:
@@ -99,11 +157,10 @@ class _Insert:
         if not by_position:
             self._check_names(metadata, data.columns)
             self._check_missing(metadata, data.columns)
-        return partial(
-            insert_rows,
-            self.spark,
-            self.table,
-            TableRows(data=data, options=self._options()),
+        return _InsertedRows(
+            spark=self.spark,
+            table=self.table,
+            rows=TableRows(data=data, options=self._options()),
             overwrite=parsed.overwrite or self._replaces_some,
             by_position=by_position,
             replace_where=self._replace_where(fixed),

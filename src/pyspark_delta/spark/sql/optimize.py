@@ -3,7 +3,7 @@
 >>> parse_optimize("OPTIMIZE db.t WHERE p = 1 ZORDER BY (a, s.b)")
 OptimizeStatement(table=('db', 't'), is_full=False, where='p = 1', z_order_by=(('a',), ('s', 'b')))
 >>> parse_reorg("REORG TABLE t WHERE p > 2 APPLY (PURGE)")
-ReorgStatement(table=('t',), where='p > 2', upgrades=False)
+ReorgStatement(table=('t',), where='p > 2', iceberg_version=None)
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from pyspark_delta.errors.table import OperationNotAllowedError
+from pyspark_delta.errors.table import OperationNotAllowedError, PropertyError
 from pyspark_delta.spark.commands.optimize import OptimizeRequest, run_optimize
 from pyspark_delta.spark.commands.reorg import run_purge
 from pyspark_delta.spark.sql.grammar import StatementReader
 from pyspark_delta.spark.sql.optimized_table import optimized_table
 from pyspark_delta.spark.sql.requests import Request
+
+_NEWEST_ICEBERG = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +34,11 @@ class OptimizeStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReorgStatement:
-    """What REORG TABLE says; `upgrades` stands for UPGRADE UNIFORM."""
+    """What REORG TABLE says; `iceberg_version` is that of UPGRADE UNIFORM, None for PURGE."""
 
     table: str | tuple[str, ...]
     where: str | None = None
-    upgrades: bool = False
+    iceberg_version: int | None = None
 
 
 def parse_optimize(sql: str) -> OptimizeStatement:
@@ -65,16 +67,16 @@ def parse_reorg(sql: str) -> ReorgStatement:
     table = read.place()
     where = read.until("APPLY").text if read.takes("WHERE") else None
     read.expect("APPLY", "(")
-    upgrades = read.takes("UPGRADE", "UNIFORM")
-    if upgrades:
+    version: int | None = None
+    if where is None and read.takes("UPGRADE", "UNIFORM"):
         read.expect("(", "ICEBERG_COMPAT_VERSION", "=")
-        read.whole_number()
+        version = read.whole_number()
         read.expect(")")
     else:
         read.expect("PURGE")
     read.expect(")")
     read.end()
-    return ReorgStatement(table=table, where=where, upgrades=upgrades)
+    return ReorgStatement(table=table, where=where, iceberg_version=version)
 
 
 def run_optimize_statement(request: Request) -> DataFrame:
@@ -88,11 +90,21 @@ def run_optimize_statement(request: Request) -> DataFrame:
 
 
 def run_reorg_statement(request: Request) -> DataFrame:
-    """Run REORG TABLE; Iceberg's metadata, for which UPGRADE UNIFORM is, are not written here."""
+    """Run REORG TABLE; Iceberg's metadata, for which UPGRADE UNIFORM is, are not written here.
+
+    delta-spark refuses that too where it has no converter, though it has changed the table by then.
+    """
     statement = parse_reorg(request.sql)
     log = optimized_table(request.spark, statement.table, "REORG")
-    if statement.upgrades:
-        raise OperationNotAllowedError("DELTA_UNIFORM_NOT_SUPPORTED")
+    version = statement.iceberg_version
+    if version is not None and not 1 <= version <= _NEWEST_ICEBERG:
+        raise PropertyError(
+            "DELTA_ICEBERG_COMPAT_VIOLATION.COMPAT_VERSION_NOT_SUPPORTED",
+            version=version,
+            maxVersion=_NEWEST_ICEBERG,
+        )
+    if version is not None:
+        raise OperationNotAllowedError("DELTA_MISSING_ICEBERG_CLASS")
     return run_purge(request.spark, log, *_given(statement.where)).frame(request.spark)
 
 

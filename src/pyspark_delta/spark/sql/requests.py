@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.spark.catalog import TableName, look_up_relation
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.parser import Query
 from pyspark_delta.spark.sql.change_names import with_change_calls
 from pyspark_delta.spark.sql.heads import Head
 from pyspark_delta.spark.sql.path_names import with_path_names
@@ -41,14 +40,6 @@ def delta_target(request: Request) -> TableName | None:
         return None
     found = look_up_relation(request.spark, request.head.target)
     return found if found is not None and found.is_delta else None
-
-
-def query_rows(request: Request, query: Query) -> DataFrame:
-    """The rows of a query inside the statement, with the statement's arguments."""
-    text = resolvable(request.spark, query.text)
-    if request.has_arguments or text != query.text:
-        return request.run(text)
-    return query.frame(JvmSession(request.spark))
 
 
 def parsed_statement(request: Request, parse: Callable[[JvmSession, str, Any], Parsed]) -> Parsed:

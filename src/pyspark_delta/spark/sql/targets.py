@@ -16,11 +16,12 @@ from pyspark_delta.spark.catalog import (
     is_path_name,
     look_up,
     look_up_relation,
-    resolve_table,
 )
+from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.catalog import SESSION_CATALOG, is_temporary_view
 from pyspark_delta.spark.jvm.file_index import sources_in
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.missing_tables import missing_table
 from pyspark_delta.spark.jvm.path_catalog import PATH_DATABASE
 from pyspark_delta.spark.jvm.view_plans import catalog_name, relation_frame, shows_all_rows
 from pyspark_delta.spark.reader import read_snapshot
@@ -84,9 +85,34 @@ def _table_behind(
     return TableName(path=place)
 
 
+def existing_table(spark: SparkSession, name: Sequence[str], verb: str) -> TableName:
+    """The table or path of that name; Spark's error when there is none, or a view."""
+    jvm = JvmSession(spark)
+    table = look_up_relation(spark, name)
+    view: Sequence[str] = ()
+    if table is None and is_temporary_view(jvm, name):
+        view = name
+    elif table is not None and table.entry is not None and table.entry.is_view:
+        view = table.entry.parts
+    if view:
+        condition = "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE"
+        raise analysis_error(jvm, condition, viewName=_quoted(view), operation=verb)
+    if table is None or (table.path is None and table.entry is None):
+        raise missing_table(jvm, name)
+    return table
+
+
 def only_delta(spark: SparkSession, name: Sequence[str], verb: str) -> TableName:
-    """The Delta table of that name, for a statement that is about nothing else."""
+    """The Delta table of that name, for a statement that tells tables of others from none."""
+    jvm = JvmSession(spark)
     found = look_up_relation(spark, name)
-    if found is None or (found.entry is not None and not found.is_delta):
+    is_view = found is not None and found.entry is not None and found.entry.is_view
+    if is_view or (found is None and is_temporary_view(jvm, name)):
         raise OperationNotAllowedError("DELTA_ONLY_OPERATION", operation=verb)
-    return resolve_table(spark, name)
+    if found is None or not found.is_delta:
+        raise missing_table(jvm, name)
+    return found
+
+
+def _quoted(name: Sequence[str]) -> str:
+    return ".".join(f"`{part}`" for part in name)

@@ -2,6 +2,8 @@
 
 >>> read_as_of(StatementReader("FOR SYSTEM_VERSION AS OF 3"))
 AsOf(version=3, timestamp=None)
+>>> read_as_of(StatementReader("TIMESTAMP AS OF DATE '2024-01-31'"))
+AsOf(version=None, timestamp='2024-01-31')
 >>> read_as_of(StatementReader("TBLPROPERTIES ('a' = 'b')")) is None
 True
 """
@@ -13,6 +15,8 @@ from pyspark_delta.spark.time_travel import AsOf
 
 _VERSIONS = ("VERSION", "SYSTEM_VERSION")
 _TIMES = ("TIMESTAMP", "SYSTEM_TIME")
+# A time that comes as an argument has the word of its type before it.
+_TYPES = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE")
 
 
 def read_as_of(read: StatementReader) -> AsOf | None:
@@ -21,6 +25,7 @@ def read_as_of(read: StatementReader) -> AsOf | None:
     if any(read.takes(word, "AS", "OF") for word in _VERSIONS):
         return AsOf(version=_version(read))
     if any(read.takes(word, "AS", "OF") for word in _TIMES):
+        any(read.takes(word) for word in _TYPES)
         return AsOf(timestamp=read.text())
     if has_for:
         raise read.error()

@@ -8,22 +8,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from pyspark_delta.errors.storage import StorageError
-from pyspark_delta.errors.table import TableNotFoundError
-from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.catalog import is_path_name
 from pyspark_delta.spark.commands.vacuum import VacuumRequest, vacuum_table
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser import statement_error
 from pyspark_delta.spark.sql.grammar import Piece, StatementReader
 from pyspark_delta.spark.sql.optimized_table import optimized_table
 from pyspark_delta.spark.sql.requests import Request, resolvable
-from pyspark_delta.spark.table_access import ancestors, open_log
 
 
 class VacuumClauseError(Exception):
@@ -99,7 +93,7 @@ def run_vacuum_statement(request: Request) -> DataFrame:
     except VacuumClauseError as error:
         jvm = JvmSession(spark)
         raise statement_error(jvm, sql, 0, error.condition, error.parameters) from None
-    log = _log(spark, statement.table)
+    log = optimized_table(spark, statement.table, "VACUUM")
     asked = VacuumRequest(
         retention_hours=statement.hours,
         dry_run=statement.dry_run,
@@ -107,26 +101,6 @@ def run_vacuum_statement(request: Request) -> DataFrame:
         inventory=_inventory(request, statement.inventory),
     )
     return vacuum_table(spark, log, asked)
-
-
-def _log(spark: SparkSession, table: str | tuple[str, ...]) -> DeltaLog:
-    """The log of the table; for a directory in one, delta-spark's name of the error."""
-    try:
-        return optimized_table(spark, table, "VACUUM")
-    except TableNotFoundError as error:
-        if not isinstance(table, str) and is_path_name(table) and _is_inside(spark, table[-1]):
-            name = error.parameters["tableName"]
-            raise TableNotFoundError(
-                "DELTA_TABLE_ONLY_OPERATION", tableName=name, operation="VACUUM"
-            ) from None
-        raise
-
-
-def _is_inside(spark: SparkSession, path: str) -> bool:
-    """Whether a path is below the root of a table."""
-    with suppress(StorageError):
-        return any(open_log(spark, place).table_exists for place in ancestors(path))
-    return False
 
 
 def _inventory(request: Request, said: tuple[str, ...] | Piece | None) -> DataFrame | None:

@@ -25,6 +25,7 @@ from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allowed_stores
 from pyspark_delta.spark.chosen_rows import ChosenSource
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.settings import all_settings
 from pyspark_delta.spark.jvm.stream_source import (
     QueryRun,
     StreamReader,
@@ -60,7 +61,9 @@ def stream_table(
     With a schema log the columns are those the stream is at.
     """
     settings = stream_settings(
-        options, time_zone=spark.conf.get(TIME_ZONE) or "UTC", settings=spark.conf.getAll
+        options,
+        time_zone=spark.conf.get(TIME_ZONE) or "UTC",
+        settings=all_settings(JvmSession(spark)),
     )
     log = open_log(spark, path, options)
     if names_version(path, options) and not ("@" in path and log.table_exists):
@@ -121,7 +124,8 @@ class DeltaSource(StreamSource):
         schema_log = self._schema_log(base)
         assert schema_log is not None
         schema_log.check_source(source_path)
-        schema_log.check_allowed(source_path, self._settings.options, self._spark.conf.getAll)
+        settings = all_settings(JvmSession(self._spark))
+        schema_log.check_allowed(source_path, self._settings.options, settings)
         stream_run = StreamRun(
             self._log,
             self._settings,
