@@ -14,8 +14,8 @@ import pytest
 from pyspark_delta import DeltaLog
 from tests.interop.alters import SCRIPTS
 from tests.interop.engines import Pair
+from tests.interop.samples import sampled
 
-pytestmark = pytest.mark.slow
 RUN = """
 from tests.interop import alters
 result = alters.run(spark, alters.SCRIPTS[script], name)
@@ -73,7 +73,7 @@ def definition(place: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", sampled("clustered", SCRIPTS))
 def test_each_statement_does_the_same_or_is_refused_alike(
     pair: Pair, name: str, script: str
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from pyspark_delta.kernel.log.checksum import checksum_of, mismatches, read_checksum
 from pyspark_delta.kernel.log.compaction import write_compaction
 from tests.interop.engines import Engine, Pair, SetTheirs, table
+from tests.interop.samples import sampled
 from tests.support.tables import table_log
 
 PARTITIONED = "SELECT id, id % 3 AS p, timestamp_micros(id) AS t, named_struct('x', id) AS s"
@@ -29,11 +29,6 @@ FORGET = "spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()"
 
 def rows(first: int, last: int) -> str:
     return f"{PARTITIONED} FROM range({first}, {last})"
-
-
-def but(sample: str, kinds: Iterable[str]) -> list[Any]:
-    """All kinds but the one that `make test` runs too."""
-    return [pytest.param(kind, marks=pytest.mark.slow) for kind in kinds if kind != sample]
 
 
 def log_names(path: Path) -> list[str]:
@@ -64,7 +59,7 @@ OURS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["classic", *but("classic", OURS)])
+@pytest.mark.parametrize("kind", sampled("classic", OURS))
 def test_the_peer_reads_our_checkpoints(pair: Pair, table_path: Path, kind: str) -> None:
     policy = {"delta_checkpointPolicy": "v2"} if kind.startswith("v2") else {}
     pair.ours.write(rows(0, 9), table_path, partition_by=["p"], **policy)
@@ -92,8 +87,8 @@ THEIRS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["v2 json", *but("v2 json", THEIRS)])
-@pytest.mark.parametrize("stats", ["struct", *but("struct", ("json", "struct"))])
+@pytest.mark.parametrize("kind", sampled("v2 json", THEIRS))
+@pytest.mark.parametrize("stats", sampled("struct", ("json", "struct")))
 def test_we_read_the_peers_checkpoints(
     pair: Pair, table_path: Path, set_theirs: SetTheirs, kind: str, stats: str
 ) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from tests.interop.engines import Engine, Pair, table
+from tests.interop.samples import sampled
 from tests.support.peer import PeerError
-
-pytestmark = pytest.mark.slow
 
 ROWS = """
 SELECT id, id % 3 AS p, abs(xxhash64(1, id)) % 1000 AS a, abs(xxhash64(2, id)) % 1000 AS b,
@@ -95,7 +94,7 @@ def condition(engine: Engine, sql: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("kind", sampled("compaction", STEPS))
 def test_both_leave_the_same_files_rows_and_history(pair: Pair, tmp_path: Path, kind: str) -> None:
     ours, theirs = tmp_path / "öurs 1%", tmp_path / "theirs"
     for engine, path in ((pair.ours, ours), (pair.theirs, theirs)):
@@ -117,6 +116,7 @@ def test_both_leave_the_same_files_rows_and_history(pair: Pair, tmp_path: Path, 
         assert condition(pair.theirs, sql.format(t=table(theirs))) == expected, sql
 
 
+@pytest.mark.slow
 def test_each_goes_on_where_the_other_left_a_clustered_table(pair: Pair, tmp_path: Path) -> None:
     path = tmp_path / "böth 1%"
     make(pair.ours, path, "clustering")

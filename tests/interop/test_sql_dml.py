@@ -12,9 +12,8 @@ from pyspark.errors import PySparkException
 
 from pyspark_delta.errors import DeltaError
 from tests.interop.engines import Engine, Pair
+from tests.interop.samples import sampled
 from tests.support.peer import PeerError
-
-pytestmark = pytest.mark.slow
 
 TABLES = {
     "t": "id BIGINT, v STRING, s STRUCT<a: INT, b: STRING>",
@@ -220,7 +219,7 @@ def history(pair: Pair, path: Path) -> list[dict[str, Any]]:
     return told
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", sampled("feeds", SCRIPTS))
 def test_statements_mean_the_same(tables: Pair, tmp_path: Path, script: str) -> None:
     differing = {}
     for statement in statements(SCRIPTS[script]):

@@ -17,8 +17,6 @@ from tests.interop.engines import Engine, Pair, SetTheirs, table
 from tests.support.peer import PeerError
 from tests.support.spark_tables import conf
 
-pytestmark = pytest.mark.slow
-
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 IGNORE = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 ROWS = "SELECT id, concat('p ', id % 3, '%') AS p, 'x' AS v FROM range({}, {})"
@@ -85,6 +83,7 @@ def vacuums(engine: Engine, path: Path) -> list[dict[str, Any]]:
     return [each for each in kept if str(each["operation"]).startswith("VACUUM")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("maker", "kind"), [("ours", "changes"), ("theirs", "partitions")])
 def test_both_leave_the_same(
     pair: Pair, set_theirs: SetTheirs, table_path: Path, maker: str, kind: str
@@ -139,6 +138,7 @@ def test_both_refuse_the_same(pair: Pair, table_path: Path, rest: str, condition
     assert found.getCondition() == other.value.condition == condition
 
 
+@pytest.mark.slow
 def test_both_refuse_what_is_no_table(pair: Pair, table_path: Path) -> None:
     pair.ours.write(ROWS.format(0, 3), table_path, partition_by=["p"])
     nowhere, partition = table_path.with_name("nothing ä%"), table_path / "p=p 1%25"
@@ -153,6 +153,7 @@ def test_both_refuse_what_is_no_table(pair: Pair, table_path: Path) -> None:
         assert (statement, mine.value.condition) == (statement, other.value.condition)
 
 
+@pytest.mark.slow
 def test_hours_that_count_count_for_both(
     pair: Pair, set_theirs: SetTheirs, table_path: Path
 ) -> None:
@@ -172,6 +173,7 @@ def test_hours_that_count_count_for_both(
             assert [told(engine, statement, table_path) for engine in both] == [["/old"], ["/old"]]
 
 
+@pytest.mark.slow
 def test_lite_goes_on_where_the_other_engine_stopped(
     pair: Pair, set_theirs: SetTheirs, table_path: Path
 ) -> None:
@@ -189,6 +191,7 @@ def test_lite_goes_on_where_the_other_engine_stopped(
     pair.agree(table_path)
 
 
+@pytest.mark.slow
 def test_an_inventory_is_the_same_to_both(
     pair: Pair, set_theirs: SetTheirs, table_path: Path
 ) -> None:
