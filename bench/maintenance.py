@@ -34,7 +34,8 @@ def vacuum(bench: Bench) -> Iterator[Result]:
 
     works = {OURS: work(bench.ours), DELTA_SPARK: work(bench.delta_spark)}
     check_equal(name, {peer: each().answer for peer, each in works.items()})
-    times = in_turns(name, works, rounds=bench.sizes.rounds, warm_up=bench.sizes.warm_up)
+    # Few rounds: there one takes minutes.
+    times = in_turns(name, works, rounds=bench.sizes.merges)
     yield median_result(name, times, [Bar(peer=DELTA_SPARK, at_most=0.5)])
     yield most_held(bench, "VACUUM")
 
