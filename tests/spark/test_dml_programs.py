@@ -18,16 +18,16 @@ from pyspark.sql import SparkSession
 
 from pyspark_delta import disable, enable
 from tests.support.dml_model import random_command
-from tests.support.dml_runs import Program
+from tests.support.dml_runs import PAYLOADS, Program, random_shape
 from tests.support.dml_trees import WORLDS_APART, Node
 
-ROOTS = 26
-BRANCHES = (4, 5)
+ROOTS = 30
+BRANCHES = (2, 3)
 """What a table is the beginning of: so many first commands, so many second ones after each."""
 
 WORLDS = 50
 COMMANDS = 3
-WIDE_PROGRAMS = 5
+WIDE_PROGRAMS = 3
 
 
 @pytest.fixture
@@ -94,7 +94,9 @@ def grow_tree(spark: SparkSession, path: Path, seed: int) -> None:
             grow(node.grown(path / f"{next(numbers)}", rng), branches[1:])
 
     # One command for all rows, which may leave files out; or one for each world.
-    grow(Node.planted(spark, path / "root", rng, is_apart=seed % 2 == 1), BRANCHES)
+    shape = random_shape(rng, payload=sorted(PAYLOADS)[seed % len(PAYLOADS)])
+    root = Node.planted(spark, path / "root", rng, shape, is_apart=seed % 2 == 1)
+    grow(root, BRANCHES)
 
 
 def run_wide_program(spark: SparkSession, path: Path, seed: int) -> None:

@@ -79,7 +79,7 @@ class Shape:
         return f"w INT, k INT, x BIGINT, p STRING, st STRUCT<a: INT, b: STRING>, v {self.payload}"
 
 
-def random_shape(rng: random.Random) -> Shape:
+def random_shape(rng: random.Random, *, payload: str | None = None) -> Shape:
     """Any mix of features; the change feed is on, for the model knows it too."""
     properties = {"delta.enableChangeDataFeed": "true"}
     if rng.random() < 0.5:
@@ -89,7 +89,7 @@ def random_shape(rng: random.Random) -> Shape:
     if rng.random() < 0.3:
         properties["delta.enableRowTracking"] = "true"
     return Shape(
-        payload=rng.choice(sorted(PAYLOADS)),
+        payload=payload or rng.choice(sorted(PAYLOADS)),
         properties=properties,
         partition_by=rng.choice([(), (), (), ("p",), ("k",), ("p", "k")]),
         files=rng.randint(1, 4),

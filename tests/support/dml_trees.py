@@ -42,14 +42,13 @@ from tests.support.dml_runs import (
     changes_of,
     check_files,
     counted,
-    random_shape,
     told,
 )
 from tests.support.dml_statements import statement
 from tests.support.naive_feed import changes
 from tests.support.tables import append, create_table, table_log
 
-WORLDS_APART = 8
+WORLDS_APART = 22
 """How many programs a table holds when each of its worlds has commands of its own."""
 
 _WORLDS = 2
@@ -70,20 +69,20 @@ class Node:
 
     @classmethod
     def planted(
-        cls, spark: SparkSession, path: Path, rng: random.Random, *, is_apart: bool
+        cls, spark: SparkSession, path: Path, rng: random.Random, shape: Shape, *, is_apart: bool
     ) -> Node:
-        """A table of random shape with random rows, in a few files."""
-        shape = random_shape(rng)
+        """A table of that shape with random rows, in a few files."""
         columns = parse_schema(SparkStructType.fromDDL(shape.schema).json())
         node = cls(spark, path, shape, arrow_schema(columns), [], is_apart)
         log = create_table(
             path, columns, partition_by=shape.partition_by, configuration=shape.properties
         )
         rows = []
+        numbers_rows = "delta.enableRowTracking" in shape.properties
         for _ in range(shape.files):
             some = some_rows(rng, node.worlds, 4, node.payload(rng))
             if some:
-                append(log, node._arrow(some), with_stats=rng.random() < 0.9)
+                append(log, node._arrow(some), with_stats=numbers_rows or rng.random() < 0.9)
             rows += some
         return replace(node, rows=rows)
 
