@@ -21,7 +21,7 @@ from tests.support.dml_model import random_command
 from tests.support.dml_runs import PAYLOADS, Program, random_shape
 from tests.support.dml_trees import WORLDS_APART, Node
 
-ROOTS = 30
+ROOTS = 20
 BRANCHES = (2, 3)
 """What a table is the beginning of: so many first commands, so many second ones after each."""
 

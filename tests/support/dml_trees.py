@@ -48,7 +48,7 @@ from tests.support.dml_statements import statement
 from tests.support.naive_feed import changes
 from tests.support.tables import append, create_table, table_log
 
-WORLDS_APART = 22
+WORLDS_APART = 34
 """How many programs a table holds when each of its worlds has commands of its own."""
 
 _WORLDS = 2
