@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,21 @@ def test_properties_that_a_session_or_others_bring_are_no_other_table(
     spark.sql(statement)
     assert table_log(spark, "t").update().version == 0
     assert spark.table("t").columns == ["id"]
+
+
+def test_of_several_who_make_a_table_at_once_one_does(spark: SparkSession, db: str) -> None:
+    """A note says that somebody makes the table; he may be alive."""
+
+    def made(who: int) -> int | None:
+        try:
+            spark.sql(f"CREATE TABLE t USING delta AS SELECT {who} AS id FROM range(3)")
+        except (DeltaError, PySparkException):
+            return None
+        return who
+
+    with ThreadPoolExecutor(4) as pool:
+        winners = [who for who in pool.map(made, range(4)) if who is not None]
+    assert len(winners) == 1
+    assert [row.id for row in spark.table("t").collect()] == winners * 3
+    assert operations(spark, "t") == ["CREATE TABLE AS SELECT"]
+    assert read_creation_note(table_log(spark, f"{db}.t").store) is None
