@@ -1,7 +1,6 @@
 """`install_as_delta`: programs that import `delta` get this package, as PyMySQL does for MySQLdb.
 
-Nothing is looked up on disk: the modules `delta`, `delta.tables`, `delta.exceptions` and
-`delta.pip_utils` are put into `sys.modules`.
+Nothing is looked up on disk: `delta` and its modules are put into `sys.modules`.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.spark.pip import configure_spark_with_delta_pip
 
 _MARK = "__pyspark_delta__"
+# The delta-spark whose names, tables and errors these are; programs compare it.
+_VERSION = "4.4.0"
 _EXCEPTIONS = (
     "ConcurrentAppendException",
     "ConcurrentDeleteDeleteException",
@@ -25,15 +26,20 @@ _EXCEPTIONS = (
     "MetadataChangedException",
     "ProtocolChangedException",
 )
+_CONFLICTS: dict[str, object] = {name: getattr(errors, name) for name in _EXCEPTIONS}
 # Module -> what delta-spark has there, as far as it is here.
 _MODULES: dict[str, dict[str, object]] = {
     "delta": {
         "DeltaTable": tables.DeltaTable,
+        "__version__": _VERSION,
         "configure_spark_with_delta_pip": configure_spark_with_delta_pip,
     },
     "delta.tables": {name: getattr(tables, name) for name in tables.__all__},
-    "delta.exceptions": {name: getattr(errors, name) for name in _EXCEPTIONS},
+    "delta.exceptions": _CONFLICTS,
+    "delta.exceptions.base": _CONFLICTS,
+    "delta.exceptions.captured": _CONFLICTS,
     "delta.pip_utils": {"configure_spark_with_delta_pip": configure_spark_with_delta_pip},
+    "delta.version": {"__version__": _VERSION},
 }
 
 
@@ -52,16 +58,16 @@ def install_as_delta() -> None:
     for name, members in _MODULES.items():
         sys.modules[name] = _module(name, members)
     for name in _MODULES:
-        package, _, child = name.partition(".")
-        if child:
+        package, _, child = name.rpartition(".")
+        if package:
             setattr(sys.modules[package], child, sys.modules[name])
 
 
 def _module(name: str, members: dict[str, object]) -> ModuleType:
     module = ModuleType(name, "Names of delta-spark, served by pyspark_delta.")
-    is_package = "." not in name
+    is_package = any(other.startswith(f"{name}.") for other in _MODULES)
     module.__spec__ = ModuleSpec(name, None, origin="pyspark_delta", is_package=is_package)
-    module.__package__ = name.partition(".")[0]
+    module.__package__ = name if is_package else name.rpartition(".")[0]
     if is_package:
         module.__path__ = []  # a package, with no other modules than these
     module.__dict__.update(members)

@@ -43,7 +43,12 @@ import delta
 from delta import DeltaTable, configure_spark_with_delta_pip
 from delta.tables import DeltaTable as same
 from delta.exceptions import ConcurrentAppendException
+from delta.exceptions.base import ConcurrentAppendException as base
+from delta.exceptions.captured import ConcurrentAppendException as captured
 from delta.pip_utils import configure_spark_with_delta_pip as too
+from delta.tables import DeltaMergeBuilder, DeltaOptimizeBuilder, DeltaTableBuilder
+from delta.tables import IdentityGenerator
+from delta.version import __version__
 import delta.tables
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master("local[1]").config(map={
@@ -65,7 +70,11 @@ assert spark.table("t").count() == 2
 assert spark.newSession().range(1).count() == 1
 assert DeltaTable is same is delta.tables.DeltaTable is pyspark_delta.DeltaTable
 assert ConcurrentAppendException is pyspark_delta.ConcurrentAppendException
+assert base is captured is delta.exceptions.base.ConcurrentAppendException
+assert base is ConcurrentAppendException
 assert too is pyspark_delta.configure_spark_with_delta_pip
+assert delta.__version__ == __version__ == "4.4.0"
+assert isinstance(same.forName(spark, "t").optimize(), DeltaOptimizeBuilder)
 print(spark.conf.get("spark.sql.catalog.spark_catalog", "none"))
 """
     done = run(program, str(tmp_path), json.dumps(OLD))

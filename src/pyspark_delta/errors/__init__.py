@@ -36,8 +36,9 @@ DeltaError                                       condition, parameters, sqlstate
     ├── FileMissingError (FileNotFoundError)
     └── UnsupportedSchemeError
 
-Classes in parentheses are the builtin that an error also is.  The conditions, their SQLSTATEs and
-sentences are in `conditions.json`.
+Classes in parentheses are the builtin that an error also is; out of methods of Spark's, and of
+`DeltaTable`, it is one of PySpark's too (`spark/spark_errors.py`).  The conditions, their SQLSTATEs
+and sentences are in `conditions.json`.
 
 >>> from pyspark_delta.errors import ConcurrentAppendException, DeltaError
 >>> issubclass(ConcurrentAppendException, DeltaError)

@@ -16,9 +16,11 @@ from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.catalog import TableName, look_up_relation
 from pyspark_delta.spark.commands.alter_properties import run_set_properties
 from pyspark_delta.spark.commands.drop_feature import run_drop
+from pyspark_delta.spark.spark_errors import raises_spark_errors
 from pyspark_delta.spark.table_arguments import check_flag, check_text, whole_number
 
 
+@raises_spark_errors
 class FeatureMethods(ABC):
     """Protocol and features of a table that a handle knows by its path or its name."""
 

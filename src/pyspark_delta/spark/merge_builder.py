@@ -23,11 +23,13 @@ from pyspark_delta.spark.commands.merge_request import MergeRequest
 from pyspark_delta.spark.expression_arguments import condition_argument, values_argument
 from pyspark_delta.spark.jvm.attribute_names import is_default_keyword
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.spark_errors import raises_spark_errors
 
 Expression = str | Column
 ColumnMapping = Mapping[str, Expression]
 
 
+@raises_spark_errors
 class DeltaMergeBuilder:
     """What a MERGE does with rows that match, and with those of either side that do not.
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 from pyspark.sql import DataFrame
 
 from pyspark_delta.spark.commands.optimize import OptimizeRequest
+from pyspark_delta.spark.spark_errors import raises_spark_errors
 from pyspark_delta.spark.table_arguments import check_text
 
 
+@raises_spark_errors
 class DeltaOptimizeBuilder:
     """What to optimize: `table.optimize().where("day = '2024-05-01'").executeCompaction()`."""
 

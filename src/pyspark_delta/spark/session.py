@@ -27,6 +27,7 @@ from pyspark_delta.spark.patches import (
     writers,
     writers_v2,
 )
+from pyspark_delta.spark.spark_errors import spark_errors
 
 _CHANGED = {
     **sessions.CHANGED,
@@ -53,7 +54,7 @@ def enable(spark: SparkSession) -> SparkSession:
             if (owner, name) not in _ORIGINALS:
                 original = getattr(owner, name)
                 _ORIGINALS[owner, name] = original
-                setattr(owner, name, functools.wraps(original)(wrap(original)))
+                setattr(owner, name, functools.wraps(original)(spark_errors(wrap(original))))
     return spark
 
 

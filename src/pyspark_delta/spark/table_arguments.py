@@ -16,6 +16,10 @@ from pyspark_delta.spark.options import FILE_SYSTEM_PREFIXES
 from pyspark_delta.spark.types import from_spark
 
 
+class WrongTypeError(TypeError, ValueError):
+    """An argument of another type; delta-spark's DeltaTable says ValueError to some of them."""
+
+
 def partition_columns(
     spark: SparkSession, given: str | SparkStructType | None
 ) -> StructType | None:
@@ -52,14 +56,14 @@ def active_session(given: SparkSession | None) -> SparkSession:
 def whole_number(value: object, name: str) -> int:
     """An argument that is a whole number."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
+        raise WrongTypeError(f"{name} is a whole number, not {type(value).__name__}")
     return operator.index(value)
 
 
 def check_flag(value: object, name: str) -> None:
     """An argument that is True or False."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} is True or False, not {type(value).__name__}")
+        raise WrongTypeError(f"{name} is True or False, not {type(value).__name__}")
 
 
 def text_map(value: object, name: str) -> dict[str, str]:
@@ -67,18 +71,18 @@ def text_map(value: object, name: str) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise TypeError(f"{name} is a dict, not {type(value).__name__}")
+        raise WrongTypeError(f"{name} is a dict, not {type(value).__name__}")
     for key, item in value.items():
         for each in (key, item):
             if not isinstance(each, str):
-                raise TypeError(f"{name} holds texts, not {type(each).__name__}")
+                raise WrongTypeError(f"{name} holds texts, not {type(each).__name__}")
     return dict(value)
 
 
 def check_text(value: object, name: str) -> None:
     """An argument that is a text, and not an empty one."""
     if not isinstance(value, str):
-        raise TypeError(f"{name} is a text, not {type(value).__name__}")
+        raise WrongTypeError(f"{name} is a text, not {type(value).__name__}")
     if not value:
         raise ValueError(f"{name} is empty")
 

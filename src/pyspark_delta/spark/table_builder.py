@@ -23,6 +23,7 @@ from pyspark_delta.spark.commands.create_table import TableDefinition
 from pyspark_delta.spark.jvm.catalog import parse_name
 from pyspark_delta.spark.jvm.column_types import stored_column_type, stored_columns
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.spark_errors import raises_spark_errors
 from pyspark_delta.spark.table_access import is_same_location
 
 Names = str | list[str] | tuple[str, ...]
@@ -45,6 +46,7 @@ class BuilderVerb:
     if_not_exists: bool = False
 
 
+@raises_spark_errors
 class TableBuilder:
     """Columns, place and properties of a table that is to be made or replaced."""
 

@@ -20,9 +20,11 @@ from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allowed_stores
 from pyspark_delta.spark.reader import TIME_ZONE
 from pyspark_delta.spark.scan_columns import shown_schema
+from pyspark_delta.spark.spark_errors import raises_spark_errors
 from pyspark_delta.spark.types import to_spark
 
 
+@raises_spark_errors
 class TableFacts(ABC):
     """What a handle tells of its table's newest version."""
 

@@ -16,12 +16,14 @@ from pyspark_delta.spark.catalog import look_up_relation, show_columns
 from pyspark_delta.spark.commands.generate import run_generate
 from pyspark_delta.spark.commands.restore import run_restore
 from pyspark_delta.spark.local_frame import local_frame
+from pyspark_delta.spark.spark_errors import raises_spark_errors
 from pyspark_delta.spark.table_arguments import check_flag, check_text, whole_number
 from pyspark_delta.spark.time_travel import AsOf
 
 _PATHS = StructType((StructField("path", STRING),))
 
 
+@raises_spark_errors
 class TableUpkeep(ABC):
     """What a handle offers for a table's upkeep."""
 

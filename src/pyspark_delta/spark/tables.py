@@ -49,6 +49,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.merge_builder import DeltaMergeBuilder, merge_request
 from pyspark_delta.spark.optimize_builder import DeltaOptimizeBuilder
 from pyspark_delta.spark.options import DeltaOptions
+from pyspark_delta.spark.spark_errors import raises_spark_errors
 from pyspark_delta.spark.table_access import ancestors, hadoop_location, open_log
 from pyspark_delta.spark.table_arguments import (
     active_session,
@@ -70,6 +71,7 @@ from pyspark_delta.spark.vacuum_arguments import vacuum_request
 _NOT_IN_A_TABLE = (LOG_DIRECTORY, "_samples")
 
 
+@raises_spark_errors
 class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
     """A Delta table, by its path or its name: `DeltaTable.forPath(spark, "/data/events")`."""
 
@@ -422,6 +424,7 @@ class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
         return f"<table><caption>DeltaTable</caption>{cells}</table>"
 
 
+@raises_spark_errors
 class DeltaTableBuilder(TableBuilder):
     """A table put together call by call: `DeltaTable.create(spark).tableName("t").execute()`.
 
