@@ -288,6 +288,23 @@ def test_columns_that_the_tables_own_sql_needs_stay_as_they_are(
     assert spark.table("t").columns == ["key", "st", "k"]
 
 
+def test_the_tables_own_sql_may_name_columns_that_need_backticks(
+    spark: SparkSession, db: str
+) -> None:
+    spark.sql(
+        "CREATE TABLE t (`a b` INT, `c.d` INT, `e``f` INT, `1` INT, s STRUCT<`g h`: INT>, free INT)"
+        " USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    )
+    alter(spark, "ADD CONSTRAINT one CHECK (`a b` > 0 AND `c.d` > 0)")
+    alter(spark, "ADD CONSTRAINT two CHECK (`e``f` > 0 AND `1` > 0 AND s.`g h` > 0)")
+    for column in ("`a b`", "`c.d`", "`e``f`", "`1`", "s.`g h`", "s"):
+        refusal = "DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE"
+        assert refused(spark, f"RENAME COLUMN {column} TO x") == refusal
+    alter(spark, "RENAME COLUMN free TO `fr ee`", "DROP COLUMN `fr ee`", "DROP CONSTRAINT one")
+    alter(spark, "DROP COLUMN `a b`")
+    assert spark.table("t").columns == ["c.d", "e`f", "1", "s"]
+
+
 def test_a_table_is_altered_by_an_identifier_that_arguments_give(
     spark: SparkSession, db: str
 ) -> None:

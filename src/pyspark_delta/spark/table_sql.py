@@ -22,7 +22,6 @@ from pyspark_delta.kernel.protocol.generated_columns import (
 )
 from pyspark_delta.kernel.protocol.types import BOOLEAN, DataType, StructType, type_name
 from pyspark_delta.spark.column_alignment import bare_type
-from pyspark_delta.spark.jvm.catalog import parse_name
 from pyspark_delta.spark.jvm.catalyst import can_store
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -270,7 +269,8 @@ def check_default(jvm: JvmSession, default: TableSql, wanted: DataType) -> None:
 def named_columns(jvm: JvmSession, text: str) -> list[tuple[str, ...]]:
     """The columns and fields that a text refers to; none when it cannot be read at all."""
     parsed = parse_expression(jvm, text) if _is_readable(text) else None
-    return [] if parsed is None else [parse_name(jvm, name) for name, _ in parsed.columns]
+    # A name that SQL needs backticks for has them only here and there in Spark's spelling.
+    return [] if parsed is None else list(parsed.paths)
 
 
 def _understood(

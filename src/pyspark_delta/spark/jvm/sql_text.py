@@ -32,7 +32,8 @@ class Expression:
 
     `sql` is Spark's spelling of it, `nodes` the short names of its Catalyst classes, `functions`
     the functions it calls by name, parts joined by a comma.  `columns` are those it names, by the
-    name as written.  `is_named` says that an alias stands behind it.
+    name as written, and `paths` the parts of their names.  `is_named` says that an alias stands
+    behind it.
     """
 
     column: Column = field(hash=False, compare=False)
@@ -40,6 +41,7 @@ class Expression:
     nodes: frozenset[str]
     functions: frozenset[str]
     columns: tuple[tuple[str, Column], ...] = field(hash=False, compare=False)
+    paths: tuple[tuple[str, ...], ...] = ()
     is_named: bool = False
 
 
@@ -128,6 +130,7 @@ def _operators(plan: Any) -> Iterator[str]:
 
 def _expression(jvm: JvmSession, parsed: Any) -> Expression:
     tree = _tree(parsed)
+    named = sorted(_named_leaves(parsed, tree), key=lambda leaf: str(leaf.name()))
     return Expression(
         column=column_of(jvm, parsed),
         sql=str(parsed.sql()),
@@ -135,14 +138,13 @@ def _expression(jvm: JvmSession, parsed: Any) -> Expression:
         functions=frozenset(
             node["nameParts"][1:-1] for node in tree if _short(node) == "UnresolvedFunction"
         ),
-        columns=_columns(jvm, parsed, tree),
+        columns=tuple((str(leaf.name()), column_of(jvm, leaf)) for leaf in named),
+        paths=tuple(tuple(str(part) for part in items(leaf.nameParts())) for leaf in named),
         is_named=_short(tree[0]) in _NAMES,
     )
 
 
-def _columns(
-    jvm: JvmSession, parsed: Any, tree: Sequence[dict[str, Any]]
-) -> tuple[tuple[str, Column], ...]:
+def _named_leaves(parsed: Any, tree: Sequence[dict[str, Any]]) -> list[Any]:
     # A call for each leaf would be slow where there are thousands, as in a long IN.
     leaves = [node for node in tree if node["num-children"] == 0]
     places = {
@@ -151,9 +153,7 @@ def _columns(
         if _short(node) == "UnresolvedAttribute"
     }
     found = parsed.collectLeaves()
-    columns = [found.apply(index) for index in places.values()]
-    named = ((str(leaf.name()), column_of(jvm, leaf)) for leaf in columns)
-    return tuple(sorted(named, key=lambda pair: pair[0]))
+    return [found.apply(index) for index in places.values()]
 
 
 def _tree(node: Any) -> list[dict[str, Any]]:
