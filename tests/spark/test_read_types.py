@@ -409,3 +409,20 @@ def test_timestamps_without_a_zone_mean_the_same_in_every_zone(
             assert read(table.where("n < DATE'1970-01-01'"))[1] <= 2
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+def test_readers_see_nothing_of_a_partition_column_that_is_for_writers(
+    spark: SparkSession, table_path: Path
+) -> None:
+    spark.sql(
+        f"CREATE TABLE delta.`{table_path}` (d DATE COMMENT 'day', g INT GENERATED ALWAYS AS "
+        "(year(d)) COMMENT 'year', n INT) USING delta PARTITIONED BY (g) "
+        "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    )
+    spark.sql(f"INSERT INTO delta.`{table_path}` (d, n) VALUES (DATE '2024-05-06', 1)")
+    frame = spark.read.format("delta").load(str(table_path))
+    assert [f.metadata for f in frame.schema] == [{"comment": "day"}, {"comment": "year"}, {}]
+    copy = f"{table_path} copy"
+    frame.selectExpr("d", "g + 1 AS h", "g", "n").write.format("delta").save(copy)
+    copied = spark.read.format("delta").load(copy).select("g", "h", "n")
+    assert copied.collect() == [Row(2024, 2025, 1)]

@@ -42,6 +42,7 @@ from pyspark_delta.spark.expressions import predicate_of
 from pyspark_delta.spark.jvm.file_index import ScanSource
 from pyspark_delta.spark.jvm.filters import Filter
 from pyspark_delta.spark.jvm.partition_directories import FileGroups
+from pyspark_delta.spark.scan_columns import shown_schema
 from pyspark_delta.spark.table_access import hadoop_location, scan_options
 
 VECTOR = "__delta_deletion_vector"
@@ -93,7 +94,8 @@ class SnapshotSource(ScanSource):
         self._root = hadoop_location(snapshot.store.root_uri)
         self.has_vectors = self._may_hide_rows()
         self.tracks_rows = has_row_tracking(snapshot.protocol, metadata)
-        own = physical_schema(metadata.partition_schema, self._mode)
+        # Spark shows its partition columns with all that is said of them, past a later alias.
+        own = shown_schema(physical_schema(metadata.partition_schema, self._mode))
         if self.has_vectors:
             own = own.add(StructField(VECTOR, BINARY))
         if self.tracks_rows:
