@@ -77,7 +77,10 @@ ROWS: dict[str, tuple[Any, tuple[list[str], list[str]]]] = {
     "delta.dataSkippingNumIndexedCols": (32, (["-1", "0", "64"], ["-2", "all"])),
     "delta.dataSkippingStatsColumns": (
         None,
-        (["a", "a,b.c", "a , `b,c`.d", "`a``b`"], ["", "a,", ",a", "a b", "a..b", "a-b", "`a"]),
+        (
+            ["a", "a,b.c", "a , `b,c`.d", "`a``b`", "", " "],
+            ["a,", ",a", "a b", "a..b", "a-b", "`a"],
+        ),
     ),
     "delta.dataSkippingStringPrefixLength": (None, (["0", "64"], ["-1", "x"])),
     "delta.writePartitionColumnsToParquet": (None, FLAGS),

@@ -151,7 +151,7 @@ def test_no_text_is_anything_but_a_list_or_refused(text: str) -> None:
         ("P", "DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_PARTITIONED_COLUMN"),
         ("nope", "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"),
         ("l", "DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE"),
-        ("s.t", "DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE"),
+        ("s.t.c", "DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE"),
         ("id, ID", "DELTA_DUPLICATE_DATA_SKIPPING_COLUMNS"),
         ("s.t.b, S.T.B", "DELTA_DUPLICATE_DATA_SKIPPING_COLUMNS"),
         ("a b", "DELTA_INVALID_TABLE_PROPERTY"),
@@ -166,6 +166,11 @@ def test_a_property_that_names_the_wrong_columns_is_refused(listed: str, conditi
 def test_a_property_that_names_the_right_columns_is_fine() -> None:
     check_stats_columns(SCHEMA, ["p"], "ID, s.a, s.t.b, z")
     check_stats_columns(SCHEMA, ["p"], "")
+
+
+def test_a_struct_can_be_listed_whatever_is_in_it() -> None:
+    check_stats_columns(SCHEMA, ["p"], "s.t")
+    check_stats_columns(SCHEMA, ["p"], "S")
 
 
 def test_the_property_follows_renames_and_drops() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -188,6 +189,24 @@ def test_a_table_is_clustered_by_others_and_by_none(spark: SparkSession, db: str
     assert refused(spark, "CLUSTER BY (id)", "p") == (
         "DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED"
     )
+
+
+def test_a_list_of_columns_with_statistics_can_become_empty_and_stays_so(
+    spark: SparkSession, db: str
+) -> None:
+    listed = "delta.dataSkippingStatsColumns"
+    spark.sql(
+        "CREATE TABLE t (id INT, st STRUCT<a: INT, l: ARRAY<INT>>) USING delta TBLPROPERTIES"
+        f" ('{listed}' = 'st', 'delta.columnMapping.mode' = 'name')"
+    )
+    spark.sql("INSERT INTO t VALUES (1, named_struct('a', 2, 'l', array(3)))")
+    alter(spark, "DROP COLUMN st")
+    assert metadata(spark).configuration[listed] == ""
+    spark.sql("INSERT INTO t VALUES (4)")
+    alter(spark, f"SET TBLPROPERTIES ('{listed}' = ' ')")
+    stats = [json.loads(text) for text in snapshot(spark).files.column("stats").to_pylist()]
+    assert [found.get("minValues") for found in stats if "nullCount" not in found] == [None]
+    assert rows(spark.sql("SELECT id FROM t ORDER BY id")) == [(1,), (4,)]
 
 
 def test_what_belongs_to_other_tables_is_refused(spark: SparkSession, db: str) -> None:

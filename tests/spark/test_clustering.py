@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from pyspark_delta import enable
+from pyspark_delta.errors import DeltaError
 from pyspark_delta.kernel.protocol.domains import clustering_domain
 from pyspark_delta.kernel.protocol.operations import cluster_by
 from pyspark_delta.kernel.scan.plan import select_files
@@ -152,3 +153,28 @@ def test_a_mapped_table_is_tagged_with_the_names_that_users_know(table: SparkTab
     assert [file.path for file in done.removed] == [first]
     assert not any(file.deletion_vector for file in table.files)
     assert table.read().count() == 3979
+
+
+def test_a_query_makes_no_table_that_is_clustered_by_columns_without_statistics(
+    table: SparkTable,
+) -> None:
+    query = "AS SELECT 1 AS a, true AS b, map(1, 2) AS m, named_struct('x', 1, 'l', array(1)) AS s"
+    start = f"CREATE TABLE delta.`{table.path}` USING delta CLUSTER BY"
+    few = "TBLPROPERTIES ('delta.dataSkippingNumIndexedCols' = '1')"
+    expected = {
+        f"{start} (b) {query}": "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED",
+        f"{start} (m) {query}": "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED",
+        f"{start} (s) {query}": "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED",
+        f"{start} (s.l) {query}": "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED",
+        f"{start} (s.x) {few} {query}": "DELTA_CLUSTERING_COLUMN_MISSING_STATS",
+        f"{start} (a, a) {query}": "DELTA_DUPLICATE_COLUMNS_FOUND.CLUSTER_BY",
+    }
+    for statement, condition in expected.items():
+        with pytest.raises(DeltaError) as refused:
+            table.spark.sql(statement)
+        assert (statement, refused.value.condition) == (statement, condition)
+        assert not (table.path / "_delta_log").exists()
+    table.spark.sql(f"{start} (a, s.x) {query}")
+    assert [row.a for row in table.spark.sql(f"SELECT a FROM delta.`{table.path}`").collect()] == [
+        1
+    ]

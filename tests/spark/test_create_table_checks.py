@@ -155,3 +155,23 @@ def test_a_replacement_that_the_catalog_did_not_hear_of_is_the_table(
     assert spark.table("t").columns == ["s"]
     spark.sql("CREATE OR REPLACE TABLE t (s STRING, n INT) USING delta")
     assert [c.name for c in spark.catalog.listColumns("t")] == ["s", "n"]
+
+
+@pytest.mark.parametrize(
+    ("default", "condition"),
+    [
+        ("nobody", "INVALID_DEFAULT_VALUE.NOT_CONSTANT"),
+        ("nobody(1)", "INVALID_DEFAULT_VALUE.UNRESOLVED_EXPRESSION"),
+        ("'ä' || 1 + 2", None),
+    ],
+)
+def test_a_default_that_is_no_constant_makes_no_table(
+    spark: SparkSession, db: str, default: str, condition: str | None
+) -> None:
+    feature = "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    statement = f"CREATE TABLE t (id INT, s STRING DEFAULT {default}) USING delta {feature}"
+    if condition is None:
+        spark.sql(statement)
+    else:
+        assert refused(spark, statement).condition == condition
+    assert spark.catalog.tableExists("t") == (condition is None)

@@ -194,3 +194,29 @@ def test_a_detail_names_clustering_columns_as_users_do(
     (row,) = DeltaTable.forPath(session, str(table_path)).detail().collect()
     assert row.clusteringColumns == ["id", "s.x"]
     assert row.tableFeatures == sorted(features)
+
+
+def test_every_statement_records_what_the_session_says_of_its_commits(
+    session: SparkSession, table_path: Path
+) -> None:
+    table = f"delta.`{table_path}`"
+    statements = [
+        f"CREATE TABLE {table} (id INT, s STRING) USING delta",
+        f"ALTER TABLE {table} ADD COLUMN n INT",
+        f"ALTER TABLE {table} SET TBLPROPERTIES ('mine' = 'yes')",
+        f"INSERT INTO {table} VALUES (1, 'a', 2)",
+        f"DELETE FROM {table} WHERE id = 1",
+        f"VACUUM {table}",
+        f"RESTORE TABLE {table} TO VERSION AS OF 3",
+        f"REPLACE TABLE {table} (id INT) USING delta",
+    ]
+    key = "spark.databricks.delta.commitInfo.userMetadata"
+    for statement in statements:
+        session.conf.set(key, statement)
+        try:
+            session.sql(statement)
+        finally:
+            session.conf.unset(key)
+    told = DeltaTable.forPath(session, str(table_path)).history().select("userMetadata").collect()
+    expected = [*statements[:6], *statements[5:]]  # VACUUM makes two commits
+    assert [text for (text,) in reversed(told)] == expected

@@ -70,6 +70,15 @@ def test_a_time_means_the_version_that_was_newest_then(
     )
 
 
+def test_a_time_in_a_path_is_told_in_the_zone_it_was_read_in(
+    spark: SparkSession, log: DeltaLog, table_path: Path
+) -> None:
+    with pytest.raises(DeltaError, match=r"2099-01-02 03:04:05.* is after the newest version"):
+        load(spark, f"{table_path}@20990102030405000")
+    with pytest.raises(DeltaError, match=r"1999-01-02 03:04:05.* is before the oldest version"):
+        load(spark, f"{table_path}@19990102030405000")
+
+
 def test_what_is_asked_for_twice_or_is_not_there_is_told_by_name(
     spark: SparkSession, log: DeltaLog, table_path: Path, tmp_path: Path
 ) -> None:

@@ -55,8 +55,9 @@ def asked_snapshot(
         if not log.table_exists:
             raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=found["path"])
         if found["version"] is None:
-            stamp = found["time"]
-            return log.snapshot_at(timestamp=parse_path_timestamp(stamp, zone_of(stamp)))
+            zone = zone_of(found["time"])
+            at = parse_path_timestamp(found["time"], zone)
+            return log.snapshot_at(version=log.version_at(at, zone=zone))
         version = int(found["version"])
     if not log.table_exists:
         raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=path)

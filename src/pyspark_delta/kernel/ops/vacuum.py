@@ -140,7 +140,7 @@ def run_vacuum(
             specified_retention_ms=plan.retention.specified_ms,
         )
         to_delete = {"numFilesToDelete": len(plan.paths), "sizeOfDataToDelete": plan.size_bytes}
-        version = _record(log, start, to_delete)
+        version = _record(log, rules, start, to_delete)
     try:
         if log.update().version != version or version > plan.snapshot.version + 1:
             _spare_what_came(log, plan)
@@ -148,12 +148,12 @@ def run_vacuum(
     except (Exception, KeyboardInterrupt):
         if records:
             with suppress(DeltaError):  # the first failure is the one to tell
-                _record(log, vacuum_end("FAILED"), {})
+                _record(log, rules, vacuum_end("FAILED"), {})
         raise
     if records:
         directories = plan.found.num_directories
         metrics = {"numDeletedFiles": num_deleted, "numVacuumedDirectories": directories}
-        _record(log, vacuum_end("COMPLETED"), metrics)
+        _record(log, rules, vacuum_end("COMPLETED"), metrics)
     # Only who has looked at every removed file, and kept none, spares the next one the look.
     if options.inventory is None and not options.keep_versions:
         _note(log, plan)
@@ -258,12 +258,20 @@ def _spare_changes(found: Candidates, log: DeltaLog, commits: Sequence[LogFile])
     found.files = [info for info in found.files if info.path not in changes]
 
 
-def _record(log: DeltaLog, operation: Operation, metrics: Mapping[str, object]) -> int:
+def _record(
+    log: DeltaLog, rules: VacuumRules, operation: Operation, metrics: Mapping[str, object]
+) -> int:
     """An empty commit, and its version; what others commit meanwhile has nothing to do with it."""
+
+    def commit() -> int:
+        txn = log.start_transaction()
+        done = txn.commit([], operation, user_metadata=rules.user_metadata, metrics=metrics)
+        return done.version
+
     for _ in range(_ATTEMPTS - 1):
         with suppress(DeltaConcurrentModificationException):
-            return log.start_transaction().commit([], operation, metrics=metrics).version
-    return log.start_transaction().commit([], operation, metrics=metrics).version
+            return commit()
+    return commit()
 
 
 def _note(log: DeltaLog, plan: _Plan) -> None:

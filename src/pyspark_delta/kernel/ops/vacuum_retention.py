@@ -29,13 +29,15 @@ class VacuumRules:
     """What a session decides for every VACUUM.
 
     `checks_retention` refuses hours below the table's retention, `ignores_hours` those that are
-    not 0.  `records` puts a VACUUM into the history; None asks the kind of storage.
+    not 0.  `records` puts a VACUUM into the history; None asks the kind of storage.  Its commits
+    carry `user_metadata`.
     """
 
     checks_retention: bool = True
     ignores_hours: bool = True
     records: bool | None = None
     threads: int = 16
+    user_metadata: str | None = None
 
     def records_at(self, root_uri: str) -> bool:
         """Whether a VACUUM of the table at that address leaves commits."""

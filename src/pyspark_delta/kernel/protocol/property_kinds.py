@@ -88,6 +88,8 @@ def _duration(text: str) -> int:
 
 
 def _columns(text: str) -> tuple[tuple[str, ...], ...]:
+    if not text.strip():
+        return ()  # statistics of no column at all
     paths: list[tuple[str, ...]] = []
     parts: list[str] = []
     position = 0

@@ -163,7 +163,8 @@ def check_stats_columns(schema: StructType, partition_columns: Sequence[str], li
                 tableSchema=schema.simple_string,
             )
         for leaf in _field_leaves(f, path[:-1], path[:-1], ColumnMappingMode.NONE):
-            if not leaf.has_bounds:
+            # Of what stands below a struct that is listed, nulls are counted at least.
+            if len(leaf.path) == len(path) and not leaf.has_bounds:
                 raise SchemaError(
                     "DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE",
                     column=column_name(leaf.path),

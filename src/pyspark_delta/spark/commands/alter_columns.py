@@ -137,9 +137,10 @@ def _without_statistics(
 ) -> dict[str, str | None]:
     """The table's properties, in which columns that are gone are listed for nothing."""
     configuration = dict(alteration.metadata.configuration)
-    listed = configuration.pop(STATS_COLUMNS.key, None)
-    if listed is not None and (left := drop_from_column_list(listed, dropped)):
-        configuration[STATS_COLUMNS.key] = left
+    listed = configuration.get(STATS_COLUMNS.key)
+    if listed is not None:
+        # An empty list stays one: without it the first columns would have statistics again.
+        configuration[STATS_COLUMNS.key] = drop_from_column_list(listed, dropped)
     return configuration
 
 

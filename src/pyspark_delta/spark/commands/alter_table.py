@@ -30,6 +30,7 @@ from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.catalog import TableName, log_of, show_columns
+from pyspark_delta.spark.commands.user_metadata import session_user_metadata
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.table_sql import check_generated_columns, named_columns
 
@@ -127,7 +128,7 @@ class Alteration:
         """Commit other metadata, if any, and let the catalog show the table as it is then."""
         if metadata is not None:
             self.txn.update_metadata(metadata)
-        self.txn.commit(tuple(actions), operation, tags)
+        self.txn.commit(tuple(actions), operation, tags, session_user_metadata(self.spark))
         show_columns(self.spark, self.table)
 
     def check_dependents(self, path: Sequence[str]) -> None:

@@ -27,6 +27,7 @@ from pyspark_delta.spark.allowed_places import allow_places
 from pyspark_delta.spark.catalog import TableName, look_up, show_columns
 from pyspark_delta.spark.commands.clone_sources import OpenedSource, delta_of_log
 from pyspark_delta.spark.commands.restore import DOWNGRADE_CONF, metrics_frame
+from pyspark_delta.spark.commands.user_metadata import session_user_metadata
 from pyspark_delta.spark.jvm.catalog import remember_outside
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.local_frame import local_frame
@@ -41,7 +42,6 @@ from pyspark_delta.spark.table_places import (
 from pyspark_delta.spark.time_travel import AsOf
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:/")
-_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _COLUMNS = {
     "source_table_size": "sourceTableSize",
     "source_num_of_files": "sourceNumOfFiles",
@@ -143,7 +143,7 @@ def run_clone(
             actions(),
             facts,
             clone(facts.name, facts.version),
-            user_metadata=spark.conf.get(_USER_METADATA, None),
+            user_metadata=session_user_metadata(spark),
         )
     allow_places(spark, source.places)
     if is_unregistered or place.name.entry is not None:

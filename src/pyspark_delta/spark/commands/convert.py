@@ -46,6 +46,7 @@ from pyspark_delta.spark.commands.convert_target import (
     resolve_convert_target,
     target_table,
 )
+from pyspark_delta.spark.commands.user_metadata import session_user_metadata
 from pyspark_delta.spark.convert.actions import create_delta_actions, partition_rules
 from pyspark_delta.spark.convert.footers import Footers, read_footers
 from pyspark_delta.spark.convert.manifest import FileManifest, list_files
@@ -58,7 +59,6 @@ logger = logging.getLogger(__name__)
 
 ALREADY_DELTA = "The table you are trying to convert is already a delta table"
 STATS_CONF = "spark.databricks.delta.stats.collect"
-_USER_METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 _MAPPING_CONF = "spark.databricks.delta.properties.defaults.columnMapping.mode"
 _METADATA_CHECK_CONF = f"{CONVERT_CONF}metadataCheck.enabled"
 
@@ -195,7 +195,7 @@ class ConvertToDeltaCommand:
         done = txn.commit_large(
             add_files,
             operation,
-            user_metadata=spark.conf.get(_USER_METADATA_CONF, None),
+            user_metadata=session_user_metadata(spark),
             metrics={"numConvertedFiles": num_files},
         )
         return done.version
@@ -327,7 +327,7 @@ class ConvertToDeltaCommand:
                 txn.commit(
                     add_files,
                     self.get_operation(spark, footers.num_files, target, table.format),
-                    user_metadata=spark.conf.get(_USER_METADATA_CONF, None),
+                    user_metadata=session_user_metadata(spark),
                     metrics={"numConvertedFiles": footers.num_files},
                 )
 
@@ -355,7 +355,11 @@ class ConvertToDeltaCommand:
             txn.update_metadata(replace(txn.metadata, configuration=merged))
             operation = self.get_operation(spark, 0, target, PARQUET)
             parameters = {**operation.parameters, "collectStats": False}
-            txn.commit([], replace(operation, parameters=parameters))
+            txn.commit(
+                [],
+                replace(operation, parameters=parameters),
+                user_metadata=session_user_metadata(spark),
+            )
         self._tell_catalog(spark, txn, target, table)
 
     def _tell_catalog(

@@ -22,7 +22,11 @@ from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.ops.clustering_columns import clustering_paths
 from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
-from pyspark_delta.kernel.protocol.column_defaults import without_exists_defaults
+from pyspark_delta.kernel.protocol.column_defaults import (
+    current_default,
+    default_columns,
+    without_exists_defaults,
+)
 from pyspark_delta.kernel.protocol.column_mapping import physical_path, without_mapping
 from pyspark_delta.kernel.protocol.domains import (
     CLUSTERING,
@@ -41,9 +45,10 @@ from pyspark_delta.kernel.protocol.types import StructType, column_name
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.catalog import TableName
+from pyspark_delta.spark.commands.user_metadata import session_user_metadata
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.table_places import TablePlace, new_table_properties, place_of, register
-from pyspark_delta.spark.table_sql import check_generated_columns
+from pyspark_delta.spark.table_sql import TableSql, check_default, check_generated_columns
 
 _MOST_CLUSTERING_COLUMNS = 4
 _CLUSTERING_FEATURE = "clustering"
@@ -135,6 +140,9 @@ def _check_definition(spark: SparkSession, definition: TableDefinition) -> None:
         check_partition_columns(schema, definition.partition_by)
         check_clustering(schema, definition.cluster_by, definition.partition_by)
         check_generated_columns(JvmSession(spark), schema)
+        for f in default_columns(schema):
+            default = TableSql(name=f.name, text=current_default(f) or "")
+            check_default(JvmSession(spark), default, f.data_type)
     elif definition.replaces:
         raise SchemaError("DELTA_SCHEMA_NOT_PROVIDED")
 
@@ -155,7 +163,7 @@ def _create(spark: SparkSession, place: TablePlace, definition: TableDefinition)
         )
     else:
         operation = create_table(txn.metadata, is_managed=place.is_managed, cluster_by=clustered)
-    txn.commit(actions, operation)
+    txn.commit(actions, operation, user_metadata=session_user_metadata(spark))
 
 
 def _replace(
@@ -187,7 +195,7 @@ def _replace(
         or_create=definition.creates,
         cluster_by=[column_name(path) for path in definition.cluster_by],
     )
-    txn.commit([*actions, *clustering], operation)
+    txn.commit([*actions, *clustering], operation, user_metadata=session_user_metadata(spark))
 
 
 def _metadata(

@@ -45,6 +45,7 @@ from pyspark_delta.spark.commands.compact import Compacted, Layout, compact
 from pyspark_delta.spark.commands.optimize_commit import commit_rewrite
 from pyspark_delta.spark.commands.optimize_settings import CHECKS_STATS, OptimizeSettings
 from pyspark_delta.spark.commands.partition_filter import files_of_partitions
+from pyspark_delta.spark.commands.user_metadata import session_user_metadata
 from pyspark_delta.spark.curve_keys import Curve, CurveColumn
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.optimize_frame import OptimizeReport
@@ -143,7 +144,7 @@ class _Batch:
         txn = self.log.transaction_on(self.snapshot)
         with StagedFiles(txn) as staged:
             done = compact(self.jvm, txn, bins, staged, self.layout, tell=tell)
-            user_metadata = _user_metadata(self.jvm.spark)
+            user_metadata = session_user_metadata(self.jvm.spark)
             version = commit_rewrite(self.log, txn, staged, done, self.operation, user_metadata)
         return done, version
 
@@ -297,7 +298,3 @@ def _teller(shown: Progress, total: int) -> Callable[[int], None]:
             shown("rewriting", told, total)
 
     return tell
-
-
-def _user_metadata(spark: SparkSession) -> str | None:
-    return spark.conf.get("spark.databricks.delta.commitInfo.userMetadata", None)

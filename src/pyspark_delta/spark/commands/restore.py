@@ -14,6 +14,7 @@ from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.readable import ReadableSnapshot
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allowed_stores
+from pyspark_delta.spark.commands.user_metadata import session_user_metadata
 from pyspark_delta.spark.file_retention import check_retention
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.java_times import timestamp_text
@@ -26,7 +27,6 @@ DOWNGRADE_CONF = "spark.databricks.delta.restore.protocolDowngradeAllowed"
 """The setting that lets RESTORE and CLONE take features away from a table."""
 
 _IGNORE_MISSING = "spark.sql.files.ignoreMissingFiles"
-_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _COLUMNS = {
     "table_size_after_restore": "tableSizeAfterRestore",
     "num_of_files_after_restore": "numOfFilesAfterRestore",
@@ -53,7 +53,7 @@ def run_restore(spark: SparkSession, log: DeltaLog, as_of: AsOf) -> DataFrame:
     if (spark.conf.get(_IGNORE_MISSING, "false") or "").lower() != "true":
         check_files_exist(plan, Locations(log.store, allowed_stores(spark)))
     operation = restore(version=as_of.version, timestamp=_told_time(spark, as_of))
-    commit_restore(txn, plan, operation, user_metadata=spark.conf.get(_USER_METADATA, None))
+    commit_restore(txn, plan, operation, user_metadata=session_user_metadata(spark))
     return metrics_frame(spark, _COLUMNS, plan.metrics)
 
 

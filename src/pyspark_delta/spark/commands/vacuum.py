@@ -22,6 +22,7 @@ from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.commands.convert_target import is_on
+from pyspark_delta.spark.commands.user_metadata import session_user_metadata
 from pyspark_delta.spark.local_frame import local_frame
 from pyspark_delta.spark.progress import progress
 from pyspark_delta.spark.table_access import hadoop_location
@@ -89,6 +90,7 @@ def _rules(spark: SparkSession) -> VacuumRules:
         ignores_hours=is_on(spark, IGNORES_HOURS),
         records=None if records is None else records.lower() == "true",
         threads=_threads(spark),
+        user_metadata=session_user_metadata(spark),
     )
 
 

@@ -12,6 +12,7 @@ from uuid import uuid4
 from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
+from pyspark_delta.kernel.ops.clustering_columns import clustering_paths
 from pyspark_delta.kernel.protocol.actions import Action, Metadata
 from pyspark_delta.kernel.protocol.column_mapping import logical_path, physical_path
 from pyspark_delta.kernel.protocol.domains import (
@@ -232,6 +233,7 @@ def _clustering(
     if not replaces_all:
         _check_same_clustering(txn, request, columns)
         return []
+    clustering_paths(txn.metadata, paths)  # refuses what has no statistics to cluster by
     txn.update_protocol(upgraded(txn.protocol, [_CLUSTERING_FEATURE]))
     return [] if former == wanted else [wanted]
 
