@@ -42,6 +42,7 @@ from pyspark_delta.spark.commands.merge_resolution import (
 )
 from pyspark_delta.spark.commands.merge_source import MergeSource
 from pyspark_delta.spark.identity_values import moved_identity
+from pyspark_delta.spark.jvm.broadcasts import release_broadcasts
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES, messages
 from pyspark_delta.spark.jvm.file_index import sources_in
 from pyspark_delta.spark.jvm.frame_facts import observed, release, running_once
@@ -129,6 +130,7 @@ class MergeJobs:
         self._clauses = request.clauses
         self._layout = layout
         self._times = times
+        self._joined: list[DataFrame] = []
         self._kept: list[DataFrame] = []
         self._keys: Predicate | None = None
 
@@ -147,15 +149,19 @@ class MergeJobs:
         number = next(iter(self._rows.resolution.of_kind("not matched")))
         inserted = sum(file.num_records or 0 for file in written)
         counts = self._counts({number: inserted}, frame)
+        release_broadcasts(frame)
         return Merged(counts=counts, written=tuple(written))
 
     def run(self) -> Merged:
         """Find the rows that change, and write what must be written."""
         try:
-            return self._run()
+            merged = self._run()
         finally:
             for frame in self._kept:
                 release(frame)
+        for frame in self._joined:
+            release_broadcasts(frame)
+        return merged
 
     def _run(self) -> Merged:
         resolution = self._rows.resolution
@@ -199,6 +205,7 @@ class MergeJobs:
         """The rows of a frame, which are computed by the first job over them and then kept."""
         with _typed_errors():
             kept = frame.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK)
+        self._joined.append(frame)
         self._kept.append(kept)
         return kept
 

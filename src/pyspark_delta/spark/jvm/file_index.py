@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.jvm.callback_errors import noted_errors
+from pyspark_delta.spark.jvm.callback_threads import note_caller
 from pyspark_delta.spark.jvm.filters import Filter, filters_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
 from pyspark_delta.spark.jvm.partition_directories import (
@@ -93,6 +94,7 @@ class FileIndexProxy:
         return self._roots
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:
+        note_caller(self._jvm)
         with noted_errors():
             groups, left = self.source.groups(
                 filters_of(self._jvm, partition_filters), filters_of(self._jvm, data_filters)
