@@ -195,6 +195,17 @@ def test_columns_under_other_names_and_fields_of_structs(
     table.check_log()
 
 
+@KINDS
+def test_rows_go_by_what_their_files_are(table: DmlTable, properties: dict[str, str]) -> None:
+    filled(table, **properties)
+    (name,) = {row[0] for row in table.read().select("_metadata.file_name").collect()}
+    table.handle.delete(f"_metadata.file_name = '{name}' AND id < 3")
+    assert [row[0] for row in table.rows] == [3, 4, 5]
+    table.spark.sql(f"DELETE FROM delta.`{table.path}` WHERE _metadata.file_size = 0")
+    table.spark.sql(f"UPDATE delta.`{table.path}` SET id = 9 WHERE _metadata.file_size > 0")
+    assert [row[0] for row in table.rows] == [9, 9, 9]
+
+
 def test_a_condition_that_makes_no_sense_is_refused(table: DmlTable) -> None:
     filled(table)
     for condition, expected in [

@@ -90,6 +90,17 @@ def test_an_unknown_name_is_refused(table: MergeTable, what: str) -> None:
     assert table.version == 0
 
 
+def test_an_aggregate_beside_columns_is_refused_as_one(table: MergeTable) -> None:
+    source = table.data("id int, v string", (1, "A"))
+    by_condition = table.merge(source, "s.id = t.id AND max(t.id) > 20").whenMatchedDelete()
+    by_value = table.merge(source).whenMatchedUpdate(set={"id": "t.id + max(s.id)"})
+    for merge in (by_condition, by_value):
+        with pytest.raises(DeltaError) as caught:
+            merge.execute()
+        assert caught.value.condition == "DELTA_AGGREGATION_NOT_SUPPORTED"
+    assert table.version == 0
+
+
 def test_other_errors_of_names_are_spark_s_own(spark: SparkSession, table: MergeTable) -> None:
     handle = DeltaTable.forPath(spark, str(table.path))
     source = table.data("id int, v string", (1, "A"))

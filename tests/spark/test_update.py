@@ -133,6 +133,43 @@ def test_a_struct_is_set_field_by_field_in_order(table: DmlTable) -> None:
     ]
 
 
+def test_structs_in_a_statement_go_by_name(table: DmlTable) -> None:
+    nested(table)
+    run = table.spark.sql
+    named = f"delta.`{table.path}`"
+    run(
+        f"UPDATE {named} SET s = named_struct('c', named_struct('D', '8'), 'a', 7L, 'b', 9),"
+        " l = array(named_struct('y', 1, 'x', '2'), null) WHERE id = 1"
+    )
+    run(f"UPDATE {named} SET s.c = if(id = 3, named_struct('d', 4L), null) WHERE id > 1")
+    assert [row[1:] for row in table.rows] == [
+        ((7, "9", (8,)), [(2, 1), None]),
+        ((2, "x", None), None),
+        ((None, None, (4,)), []),
+    ]
+    # A field less, or more, or of another name.
+    for value in ("'a', 7", "'a', 7, 'b', 'x', 'c', s.c, 'd', 1", "'z', 7, 'b', 'x', 'c', s.c"):
+        with table.refused("DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION"):
+            run(f"UPDATE {named} SET s = named_struct({value}) WHERE id = 1")
+
+
+def test_values_that_no_single_row_has_are_refused(table: DmlTable) -> None:
+    filled(table)
+    before = table.rows
+    refused = {
+        "row_number() OVER (ORDER BY id)": "UNSUPPORTED_EXPR_FOR_OPERATOR",
+        "explode(array(id))": "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT",
+    }
+    for value, expected in refused.items():
+        with pytest.raises(AnalysisException) as error:
+            table.spark.sql(f"UPDATE delta.`{table.path}` SET id = {value}")
+        assert error.value.getCondition() == expected
+    assert table.rows == before
+    # In a subquery they are values like any other.
+    table.handle.update(set={"id": "(SELECT max(n) OVER (ORDER BY n) FROM VALUES (7) AS v(n))"})
+    assert {row[0] for row in table.rows} == {7}
+
+
 def test_what_cannot_be_set_is_refused(table: DmlTable) -> None:
     nested(table)
     refused: list[tuple[dict[str, str], str]] = [

@@ -25,9 +25,17 @@ from pyspark_delta.kernel.protocol.types import (
     column_name,
 )
 from pyspark_delta.spark.column_alignment import column
+from pyspark_delta.spark.commands.merge_values import Conversions, Typed
+from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.attribute_names import is_default_keyword, parse_attribute_name
-from pyspark_delta.spark.jvm.conditions import is_deterministic, is_repeatable
+from pyspark_delta.spark.jvm.catalyst import store_policy
+from pyspark_delta.spark.jvm.conditions import (
+    is_deterministic,
+    is_repeatable,
+    other_rows_needed,
+)
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.merge_plan import sql_of
 from pyspark_delta.spark.jvm.named_rows import Called, without_name
 from pyspark_delta.spark.store_assignment import ValueCasts
 from pyspark_delta.spark.table_rows import generated_values, table_rows
@@ -47,6 +55,9 @@ class Assignment:
 
 Given = Mapping[str, Column] | Sequence[tuple[str, Column]]
 """Values by the names, as SQL spells them, of columns and fields."""
+
+Cast = Callable[[Column, DataType, DataType, str], Column]
+"""A value of the first type as one of the second, for the column or field of that name."""
 
 
 def parse_assignments(
@@ -84,11 +95,14 @@ def assigned_columns(
     metadata: Metadata,
     protocol: Protocol,
     assignments: Sequence[Assignment],
+    *,
+    structs_by_name: bool = False,
 ) -> NewValues:
     """The new values of all columns that are assigned to, over the columns of `rows`.
 
-    SchemaError for a column that is not there, is assigned to twice, or takes no values; Spark's
-    AnalysisException for a value that makes no sense over `rows`.
+    Fields of structs go by position, unless `structs_by_name`: so do those of the API, and not
+    those of a statement.  SchemaError for a column that is not there, is assigned to twice, or
+    takes no values; Spark's AnalysisException for a value that makes no sense over `rows`.
     """
     schema = metadata.schema
     if "identityColumns" in supported_features(protocol):
@@ -99,6 +113,7 @@ def assigned_columns(
     chosen = rows.select(
         "*", *[value.alias(f"{_VALUE}{i}") for i, (_, value) in enumerate(with_values)]
     )
+    _check_one_row(jvm, chosen, [value for _, value in with_values])
     if not is_deterministic(chosen):
         raise InvalidPredicateError(
             "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED",
@@ -106,12 +121,12 @@ def assigned_columns(
             expression=", ".join(column_name(each.path) for each in assignments),
         )
     types = [f.data_type for f in from_spark(chosen.schema).fields[-len(with_values) :]]
-    casts = ValueCasts(jvm, metadata)
+    cast = _casts_by_name(jvm) if structs_by_name else ValueCasts(jvm, metadata).cast
     wanted = [
         _Wanted(path=path, value=value, data_type=data_type, whole_path=path)
         for (path, value), data_type in zip(with_values, types, strict=True)
     ]
-    found = _assigned(casts, schema, wanted, column, ())
+    found = _assigned(cast, schema, wanted, column, ())
     return NewValues(columns=found, is_repeatable=is_repeatable(jvm, chosen), data=chosen)
 
 
@@ -168,6 +183,29 @@ def updated_rows(
     return table_rows(jvm, made, metadata, protocol, hidden=hidden, keeps_identity=True)
 
 
+def _check_one_row(jvm: JvmSession, chosen: DataFrame, values: Sequence[Column]) -> None:
+    """Refuse values that are made of many rows, or make many: UPDATE looks at each row alone."""
+    node = other_rows_needed(chosen)
+    if node is None:
+        return
+    if node == "Generate":
+        raise analysis_error(jvm, "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT", plan="UPDATE")
+    listed = ", ".join(sql_of(jvm, value) for value in values)
+    raise analysis_error(
+        jvm, "UNSUPPORTED_EXPR_FOR_OPERATOR", operator="UPDATE", invalidExprSqls=listed
+    )
+
+
+def _casts_by_name(jvm: JvmSession) -> Cast:
+    """Casts as MERGE has them: structs must have the same fields, in whatever order."""
+    conversions = Conversions(jvm, store_policy(jvm), False)
+
+    def cast(value: Column, own: DataType, wanted: DataType, name: str) -> Column:
+        return conversions.stored(Typed(value, own), wanted, name)
+
+    return cast
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
     """An assignment inside of some struct: `path` is the rest of the way, `whole_path` all."""
@@ -187,7 +225,7 @@ class _Wanted:
 
 
 def _assigned(
-    casts: ValueCasts,
+    cast: Cast,
     schema: StructType,
     wanted: Sequence[_Wanted],
     current: Callable[[str], Column],
@@ -213,14 +251,14 @@ def _assigned(
                 columnList=", ".join(column_name(each.whole_path) for each in own),
             )
         if whole:
-            found[f.name] = casts.cast(whole[0].value, whole[0].data_type, f.data_type, f.name)
+            found[f.name] = cast(whole[0].value, whole[0].data_type, f.data_type, f.name)
         else:
-            found[f.name] = _rebuilt(casts, f, own, current(f.name), (*parents, f.name))
+            found[f.name] = _rebuilt(cast, f, own, current(f.name), (*parents, f.name))
     return found
 
 
 def _rebuilt(
-    casts: ValueCasts,
+    cast: Cast,
     f: StructField,
     wanted: Sequence[_Wanted],
     value: Column,
@@ -230,7 +268,7 @@ def _rebuilt(
     if not isinstance(f.data_type, StructType):
         raise SchemaError("DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE")
     inner = f.data_type
-    new = _assigned(casts, inner, [each.inside() for each in wanted], value.getField, parents)
+    new = _assigned(cast, inner, [each.inside() for each in wanted], value.getField, parents)
     return F.struct(*[new.get(g.name, value.getField(g.name)).alias(g.name) for g in inner])
 
 

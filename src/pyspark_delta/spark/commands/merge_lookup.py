@@ -129,6 +129,9 @@ class Lookup:
         raise error
 
     def _unresolved(self, scope: Scope, asked: Asked, error: AnalysisException) -> Exception:
+        if _condition(error) == "MISSING_GROUP_BY":
+            # An aggregate beside columns: no value of one row either.
+            return self._aggregate(asked)
         if not _condition(error).startswith(_NOT_THERE):
             return error
         facts = error.getMessageParameters() or {}
@@ -142,11 +145,14 @@ class Lookup:
     def _refuse(self, scope: Scope, asked: Sequence[Asked]) -> None:
         for each in asked:
             if not find(self.jvm, scope, {each.name: each.column}, {}).is_plain:
-                raise OperationNotAllowedError(
-                    "DELTA_AGGREGATION_NOT_SUPPORTED",
-                    operation=f"The {each.where} of a MERGE",
-                    predicate=sql_of(self.jvm, each.column),
-                )
+                raise self._aggregate(each)
+
+    def _aggregate(self, asked: Asked) -> OperationNotAllowedError:
+        return OperationNotAllowedError(
+            "DELTA_AGGREGATION_NOT_SUPPORTED",
+            operation=f"The {asked.where} of a MERGE",
+            predicate=sql_of(self.jvm, asked.column),
+        )
 
     def _check_condition(self, found: Found, asked: Asked) -> None:
         expression = found.expression(asked.name)

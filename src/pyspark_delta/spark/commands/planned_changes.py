@@ -45,14 +45,16 @@ def plan_delete(
 def plan_update(
     spark: SparkSession, log: DeltaLog, given: Given, condition: Column | None, alias: Called
 ) -> DataFrame:
-    """The rows that would be updated, with their new values."""
+    """The rows that would be updated by a statement, with their new values."""
     jvm = JvmSession(spark)
     txn, snapshot = _start(log)
     rows = named_rows(read_snapshot(spark, snapshot), alias)
     assignments = parse_assignments(jvm, given, txn.schema, alias)
     if condition is not None:
         rows = rows.where(dml_condition(jvm, txn, condition, "UPDATE", alias).column)
-    values = assigned_columns(jvm, rows, txn.metadata, txn.protocol, assignments)
+    values = assigned_columns(
+        jvm, rows, txn.metadata, txn.protocol, assignments, structs_by_name=True
+    )
     return updated_rows(jvm, rows, txn.metadata, txn.protocol, values.columns, hidden=StructType())
 
 

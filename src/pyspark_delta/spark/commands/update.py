@@ -8,6 +8,7 @@ rows side by side.  Row ids stay, and the change feed gets every row before and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -61,10 +62,12 @@ def run_update(
     condition: Column | None = None,
     *,
     alias: Called = None,
+    structs_by_name: bool = False,
 ) -> Affected:
     """Set columns and fields, by their SQL names, of the rows for which `condition` is true.
 
     Without a condition all rows are updated.  `alias` is what expressions may call the table.
+    Fields of structs go by position, unless `structs_by_name`.
     """
     asked = WriteOptions.parse({}, lambda key: spark.conf.get(key, None))
     txn = log.start_transaction()
@@ -76,7 +79,8 @@ def run_update(
     with StagedFiles(txn) as staged:
         files = DmlFiles(jvm, txn, staged, asked)
         where = None if condition is None else dml_condition(jvm, txn, condition, "UPDATE", alias)
-        command = _Update(files, assignments, where, alias, watch)
+        values = _Values(assignments, structs_by_name)
+        command = _Update(files, values, where, alias, watch)
         reads = command.reads(log)
         done = command.run()
         reads.record(txn)
@@ -87,13 +91,21 @@ def run_update(
     return Affected(version=version, num_rows=done.num_rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """What SET says, and whether structs in it go by name."""
+
+    assignments: Sequence[Assignment]
+    structs_by_name: bool
+
+
 class _Update:
     """The jobs of one UPDATE."""
 
     def __init__(
         self,
         files: DmlFiles,
-        assignments: Sequence[Assignment],
+        values: _Values,
         where: DmlCondition | None,
         alias: Called,
         watch: Stopwatch,
@@ -106,19 +118,27 @@ class _Update:
         self._watch = watch
         found = self._txn.filter_files() if where is None else where.candidates(self._txn)
         self._candidates = located_rows(self._jvm, self._txn, found)
-        self._values = self._assigned(assignments)
+        self._values = self._assigned(values)
 
-    def _assigned(self, assignments: Sequence[Assignment]) -> NewValues:
-        txn, rows = self._txn, self._candidates.frame
-        try:
+    def _assigned(self, values: _Values) -> NewValues:
+        txn = self._txn
+
+        def assigned(rows: DataFrame) -> NewValues:
             return assigned_columns(
-                self._jvm, self._named(rows), txn.metadata, txn.protocol, assignments
+                self._jvm,
+                self._named(rows),
+                txn.metadata,
+                txn.protocol,
+                values.assignments,
+                structs_by_name=values.structs_by_name,
             )
+
+        try:
+            return assigned(self._candidates.frame)
         except AnalysisException:
             # Spark suggests other columns than the unknown one: let these be the table's.
             assert txn.snapshot is not None
-            own = self._named(read_snapshot(self._jvm.spark, txn.snapshot))
-            assigned_columns(self._jvm, own, txn.metadata, txn.protocol, assignments)
+            assigned(read_snapshot(self._jvm.spark, txn.snapshot))
             raise
 
     def reads(self, log: DeltaLog) -> TableReads:

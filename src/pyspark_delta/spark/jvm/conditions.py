@@ -13,6 +13,9 @@ from pyspark_delta.spark.jvm.gateway import JvmSession, items
 # Constants that no row passes, as plans show them.
 _NEVER = frozenset({"false", "null"})
 
+# What Spark puts below a SELECT for values that are made of many rows, or make many.
+_OF_MANY_ROWS = frozenset({"Window", "Generate"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
@@ -39,7 +42,9 @@ def resolved_condition(jvm: JvmSession, rows: DataFrame, condition: Column) -> C
     Spark's AnalysisException when it makes no sense there.
     """
     analyzed = rows.where(condition)._jdf.queryExecution().analyzed()
-    asked = analyzed.condition()
+    # Over a condition that names `_metadata` Spark picks the columns that are not hidden.
+    kept = analyzed if analyzed.nodeName() == "Filter" else analyzed.child()
+    asked = kept.condition()
     has_subquery = not analyzed.subqueries().isEmpty()
     found = asked if has_subquery else _optimized(rows, condition)
     is_never = found.nodeName() == "Literal" and str(found.toString()) in _NEVER
@@ -66,6 +71,17 @@ def _optimized(rows: DataFrame, condition: Column) -> Any:
 def is_deterministic(data: DataFrame) -> bool:
     """Whether the values of a query depend on its rows, and not on chance."""
     return bool(data._jdf.queryExecution().analyzed().deterministic())
+
+
+def other_rows_needed(data: DataFrame) -> str | None:
+    """The node over the rows of a query for values that no single row has, such as `Window`."""
+    plan = data._jdf.queryExecution().analyzed()
+    while plan.nodeName() not in _OF_MANY_ROWS:
+        below = plan.children()
+        if below.size() != 1:
+            return None
+        plan = below.head()
+    return str(plan.nodeName())
 
 
 def is_repeatable(jvm: JvmSession, data: DataFrame) -> bool:

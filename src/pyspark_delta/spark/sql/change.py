@@ -98,7 +98,14 @@ def _target(spark: SparkSession, name: Sequence[str], verb: str) -> ChangedTable
 def _update(spark: SparkSession, target: ChangedTable, parsed: ParsedUpdate) -> DataFrame:
     log = log_of(spark, target.table)
     try:
-        done = run_update(spark, log, parsed.assignments, parsed.condition, alias=target.called)
+        done = run_update(
+            spark,
+            log,
+            parsed.assignments,
+            parsed.condition,
+            alias=target.called,
+            structs_by_name=True,
+        )
     except SchemaError as error:
         if error.condition == "DELTA_MISSING_SET_COLUMN":
             # Spark has looked such names up before anybody else does: its error is the known one.
