@@ -186,3 +186,25 @@ def test_what_does_not_fit_is_refused_by_name(
     for statement, wanted in refused.items():
         assert condition(spark, statement) == wanted, statement
     assert [table_log(spark, name).update().version for name in ("t", "d")] == before
+
+
+def test_fields_of_structs_go_by_their_places_unless_all_goes_by_name(
+    spark: SparkSession, db: str
+) -> None:
+    spark.sql(
+        "CREATE TABLE s (a INT, s STRUCT<x: INT, y: INT>, l ARRAY<STRUCT<x: INT, y: INT>>, "
+        "g INT GENERATED ALWAYS AS (a)) USING delta"
+    )
+    for statement, wanted in {
+        "INSERT INTO s (a, s) SELECT 1, struct(7, 8)": (1, 7, 8),
+        "INSERT INTO s (s, a) SELECT named_struct('y', 7L, 'x', 8L), 2": (2, 7, 8),
+        "INSERT INTO s (a, l, s) VALUES (3, array(struct(5, 6)), struct(7, 8))": (3, 7, 8),
+        "INSERT INTO s VALUES (4, named_struct('y', 7, 'x', 8), null, DEFAULT)": (4, 7, 8),
+        "INSERT INTO s BY NAME SELECT 5 AS a, named_struct('y', 7, 'x', 8) AS s": (5, 8, 7),
+    }.items():
+        spark.sql(statement)
+        found = spark.sql(f"SELECT a, s.x, s.y FROM s WHERE g = {wanted[0]}")
+        assert rows(found) == [wanted], statement
+    assert rows(spark.sql("SELECT l[0].x, l[0].y FROM s WHERE a = 3")) == [(5, 6)]
+    refused = condition(spark, "INSERT INTO s (a, s) SELECT 1, struct(7)")
+    assert refused == "DELTA_INSERT_COLUMN_ARITY_MISMATCH"

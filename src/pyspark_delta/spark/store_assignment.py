@@ -42,17 +42,19 @@ def store_assigned(
     metadata: Metadata,
     *,
     by_position: bool,
+    fields_by_position: bool = False,
     widens: bool = False,
     table: str | None = None,
 ) -> DataFrame:
     """`data` with the types of the table's columns, which it is matched with by name or position.
 
-    Structs go by position when columns do, and by name when they do.  With `widens` a type that
-    the table's could be widened to stays, for the table to follow.  `table` is its name for errors.
+    Structs go by position when columns do and by name when they do, but for `fields_by_position`:
+    an INSERT that lists columns names none of their fields.  With `widens` a type that the table's
+    could be widened to stays, for the table to follow.  `table` is its name for errors.
     """
     wanted = metadata.schema
     called = table or metadata.name or metadata.id
-    casts = _Casts(jvm, store_policy(jvm), by_position, widens, called)
+    casts = _Casts(jvm, store_policy(jvm), by_position or fields_by_position, widens, called)
     if by_position:
         names = data.columns
         if len(names) < len(wanted):

@@ -76,6 +76,7 @@ def insert_rows(
     *,
     overwrite: bool = False,
     by_position: bool = False,
+    fields_by_position: bool = False,
     replace_where: Column | str | None = None,
     dynamic_partitions: bool = False,
     casts: bool = True,
@@ -84,6 +85,7 @@ def insert_rows(
     request = replace(
         _request(rows, "overwrite" if overwrite else "append", casts=casts),
         by_position=by_position,
+        fields_by_position=fields_by_position,
         replace_where=replace_where,
         dynamic_partitions=dynamic_partitions,
     )

@@ -307,4 +307,11 @@ def _assigned(
     if is_new or not (request.casts or request.by_position):
         return data
     widens = asked.merges_schema and merge_rules(txn.metadata, asked) != STRICT
-    return store_assigned(jvm, data, txn.metadata, by_position=request.by_position, widens=widens)
+    return store_assigned(
+        jvm,
+        data,
+        txn.metadata,
+        by_position=request.by_position,
+        fields_by_position=request.fields_by_position,
+        widens=widens,
+    )

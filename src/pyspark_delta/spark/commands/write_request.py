@@ -42,8 +42,9 @@ class WriteRequest:
 
     `options` are the writer's, in any case.  `casts` makes the data's types the table's by
     Spark's store assignment policy, as table writes do and `save` does not; `by_position` takes
-    columns in the table's order instead of by name.  `replace_where` and `dynamic_partitions`
-    say which rows an overwrite replaces, as the options of that name do.
+    columns in the table's order instead of by name, `fields_by_position` only fields of structs.
+    `replace_where` and `dynamic_partitions` say which rows an overwrite replaces, as the options
+    of that name do.
     """
 
     mode: SaveMode = "error"
@@ -52,6 +53,7 @@ class WriteRequest:
     options: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     casts: bool = False
     by_position: bool = False
+    fields_by_position: bool = False
     replace_where: Column | str | None = None
     dynamic_partitions: bool = False
     as_table: TableWrite | None = None

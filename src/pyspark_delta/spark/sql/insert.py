@@ -120,6 +120,7 @@ class _InsertedRows:
     rows: TableRows
     overwrite: bool
     by_position: bool
+    fields_by_position: bool
     replace_where: Column | None
 
     def run(self) -> None:
@@ -130,6 +131,7 @@ class _InsertedRows:
             self.rows,
             overwrite=self.overwrite,
             by_position=self.by_position,
+            fields_by_position=self.fields_by_position,
             replace_where=self.replace_where,
         )
 
@@ -163,6 +165,7 @@ class _Insert:
             rows=TableRows(data=data, options=self._options()),
             overwrite=parsed.overwrite or self._replaces_some,
             by_position=by_position,
+            fields_by_position=not parsed.by_name,
             replace_where=self._replace_where(fixed),
         )
 
