@@ -15,6 +15,7 @@ from pyspark_delta.errors import (
 )
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
+from pyspark_delta.kernel.protocol.column_mapping import column_id
 from pyspark_delta.kernel.protocol.operations import set_table_properties, write
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.type_widening import record_type_changes, type_changes
@@ -52,6 +53,30 @@ def test_a_tables_id_stays_whatever_a_commit_says() -> None:
     transaction.update_metadata(metadata(table_id="new"), replaces_table=True)
     transaction.commit([], "REPLACE TABLE")
     assert log.update().metadata.id == "new"
+
+
+def test_a_table_that_is_replaced_keeps_columns_of_the_same_name_and_type() -> None:
+    inner = StructType((StructField("x", LONG),))
+    old = StructType((StructField("a", LONG), StructField("b", STRING), StructField("s", inner)))
+    mapped = {"delta.columnMapping.mode": "name"}
+    log = table(metadata(old, configuration=mapped))
+    first = log.update().metadata.schema
+    new = StructType((*old.add(StructField("c", LONG)).fields[::-1],))
+    for schema, ids, largest in (
+        (new, {"c": 5, "s": 3, "b": 2, "a": 1}, "5"),
+        (StructType((StructField("a", STRING), StructField("s", inner))), {"a": 6, "s": 3}, "6"),
+        (StructType((StructField("s", ArrayType(inner, True)),)), {"s": 7}, "8"),
+    ):
+        transaction = log.start_transaction()
+        transaction.update_metadata(metadata(schema, configuration=mapped), replaces_table=True)
+        transaction.commit([], "REPLACE TABLE")
+        replaced = log.update().metadata
+        assert {f.name: column_id(f) for f in replaced.schema} == ids
+        # An id is given once, also where the column that had it is gone.
+        assert replaced.configuration["delta.columnMapping.maxColumnId"] == largest
+        for f in replaced.schema:
+            if (known := first.get(f.name)) is not None and column_id(known) == column_id(f):
+                assert f == known
 
 
 def test_the_change_feed_is_not_switched_on_for_a_table_with_its_columns() -> None:

@@ -226,6 +226,54 @@ def assign_columns(
     return assigned, top
 
 
+def reuse_columns(schema: StructType, former: StructType) -> StructType:
+    """The schema, whose new columns are those of `former` where name and type are the same.
+
+    For a schema that takes the place of another: whoever follows the table, a stream or a change
+    feed, then sees a column that stays as one that stays.
+    """
+    taken = {f.metadata[ID_KEY] for _, f in walk_fields(schema) if ID_KEY in f.metadata}
+    fields = []
+    for f in schema:
+        old = former.get(f.name)
+        if old is None or ID_KEY in f.metadata or old.metadata.get(ID_KEY) in taken:
+            fields.append(f)
+        else:
+            fields.append(_reused(f, old) or f)
+    return StructType(tuple(fields))
+
+
+def _reused(f: StructField, old: StructField) -> StructField | None:
+    """The field with the ids and physical names of `old`; None when they differ in type."""
+    data_type = _reused_type(f.data_type, old.data_type)
+    if data_type is None or f.name != old.name:
+        return None
+    keys = (ID_KEY, PHYSICAL_NAME_KEY, NESTED_IDS_KEY)
+    kept = {key: old.metadata[key] for key in keys if key in old.metadata}
+    return f.with_type(data_type).with_metadata_items(kept)
+
+
+def _reused_type(new: DataType, old: DataType) -> DataType | None:
+    match new, old:
+        case StructType(fields=fields), StructType(fields=others):
+            if len(fields) != len(others):
+                return None
+            found = [_reused(f, other) for f, other in zip(fields, others, strict=True)]
+            known = tuple(f for f in found if f is not None)
+            return StructType(known) if len(known) == len(fields) else None
+        case ArrayType(), ArrayType():
+            element = _reused_type(new.element_type, old.element_type)
+            return None if element is None else ArrayType(element, new.contains_null)
+        case MapType(), MapType():
+            key = _reused_type(new.key_type, old.key_type)
+            value = _reused_type(new.value_type, old.value_type)
+            if key is None or value is None:
+                return None
+            return MapType(key, value, new.value_contains_null)
+        case _:
+            return new if new == old else None
+
+
 def check_columns(schema: StructType, mode: ColumnMappingMode, max_id: int | None) -> None:
     """Raise SchemaError unless every field is mapped, once, and `max_id` covers all ids.
 

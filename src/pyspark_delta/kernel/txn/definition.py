@@ -19,6 +19,7 @@ from pyspark_delta.kernel.protocol.column_mapping import (
     check_columns,
     check_mode_change,
     is_rename_or_drop,
+    reuse_columns,
 )
 from pyspark_delta.kernel.protocol.feature_upgrade import (
     RequestedProtocol,
@@ -109,6 +110,7 @@ def defined(
         replace(metadata, configuration=rest),
         new_uuid,
         removes_mapping,
+        former=None if old is None else old.metadata,
     )
     needed = _needed_protocol(old, mapped, protocol, requested)
     if ROW_TRACKING_FEATURE in supported_features(needed):
@@ -250,23 +252,30 @@ def _needed_protocol(
 
 
 def _mapped(
-    old: Metadata | None, new: Metadata, new_uuid: Callable[[], str], removing: bool
+    old: Metadata | None,
+    new: Metadata,
+    new_uuid: Callable[[], str],
+    removing: bool,
+    former: Metadata | None,
 ) -> Metadata:
-    """`new` with ids and physical names on every column, where the table maps columns."""
+    """`new` with ids and physical names on every column, where the table maps columns.
+
+    Ids are given once in a table's life, which a replacement of `former` does not end.
+    """
     mode = mapping_mode(new)
     was = ColumnMappingMode.NONE if old is None else mapping_mode(old)
     if old is not None:
         check_mode_change(was, mode, removing=removing)
     if mode is ColumnMappingMode.NONE:
         return new
-    known = 0
-    for metadata in (old, new):
-        if metadata is not None:
-            known = max(known, property_value(metadata.configuration, COLUMN_MAPPING_MAX_ID))
+    known = max(0 if former is None else _max_id(former), _max_id(new))
     if old is not None and was is mode and not _schema_differs(old, new):
         return _with_max_id(new, known)
+    schema = new.schema
+    if former is not None and mapping_mode(former) is not ColumnMappingMode.NONE:
+        schema = reuse_columns(schema, former.schema)
     schema, largest = assign_columns(
-        new.schema,
+        schema,
         max_id=known,
         new_uuid=new_uuid,
         # Files that exist were written under the present names.
@@ -274,6 +283,10 @@ def _mapped(
         nested_ids=(enabled_version(new) or 0) >= 2,
     )
     return _with_max_id(replace(new, schema_string=format_schema(schema)), largest)
+
+
+def _max_id(metadata: Metadata) -> int:
+    return int(property_value(metadata.configuration, COLUMN_MAPPING_MAX_ID))
 
 
 def _with_max_id(metadata: Metadata, largest: int) -> Metadata:
