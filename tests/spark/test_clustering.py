@@ -178,3 +178,21 @@ def test_a_query_makes_no_table_that_is_clustered_by_columns_without_statistics(
     assert [row.a for row in table.spark.sql(f"SELECT a FROM delta.`{table.path}`").collect()] == [
         1
     ]
+
+
+@pytest.mark.parametrize(("columns", "partitions"), [("id AS x", ()), ("id, id AS p", ("p",))])
+def test_other_columns_take_the_clustering_with_them(
+    table: SparkTable, columns: str, partitions: tuple[str, ...]
+) -> None:
+    path = str(table.path)
+    table.spark.sql(f"CREATE TABLE delta.`{path}` (id LONG, n INT) USING delta CLUSTER BY (id)")
+    table.spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 2)")
+    data = table.spark.range(3).selectExpr(*columns.split(", "))
+    writer = data.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    writer.partitionBy(*partitions).save(path)
+    detail = table.spark.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()[0]
+    assert (detail.partitionColumns, detail.clusteringColumns) == (list(partitions), [])
+    optimize(table)
+    assert table.spark.read.format("delta").load(path).count() == 3
+    writer.partitionBy(*partitions).save(path)
+    assert table.log.update().domains["delta.clustering"] == clustering_domain(())

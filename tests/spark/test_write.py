@@ -353,6 +353,9 @@ def test_other_partition_columns_are_refused(
         save(data, "append", "id")
     assert condition_of(error) == "DELTA_METADATA_MISMATCH.PARTITIONING_MISMATCH"
     with pytest.raises(SchemaError) as error:
+        save(spark.sql("SELECT 1 AS id"), "append", "id")  # the table's own column is not there
+    assert condition_of(error) == "DELTA_METADATA_MISMATCH.PARTITIONING_MISMATCH"
+    with pytest.raises(SchemaError) as error:
         save(spark.sql("SELECT 1 AS id"))
     assert condition_of(error) == "DELTA_PARTITION_COLUMN_NOT_FOUND"
     with pytest.raises(SchemaError) as error:

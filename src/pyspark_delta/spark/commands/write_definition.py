@@ -103,9 +103,13 @@ def define_table(
     if replaces_all and asked.overwrites_schema:
         _overwrite_schema(txn, data, request, asked)
     else:
-        _check_partitions(txn, data)
+        # Who names other partition columns is told so, and not that the table's own are missing.
+        if not request.partition_by:
+            _check_partitions(txn, data)
         _merge_schema(txn, data, request, asked, is_overwrite=is_overwrite)
-    return _clustering(txn, request, replaces_all=replaces_all)
+        if request.partition_by:
+            _check_partitions(txn, data)
+    return _clustering(txn, request, asked, replaces_all=replaces_all)
 
 
 def merge_rules(metadata: Metadata, asked: WriteOptions) -> MergeRules:
@@ -125,7 +129,7 @@ def _create(
     if not asked.data_change:
         raise OperationNotAllowedError("DELTA_DATA_CHANGE_FALSE", op="Creating a Delta table")
     txn.update_metadata(_new_metadata(txn, data, request, asked, new_properties))
-    return _clustering(txn, request, replaces_all=True)
+    return _clustering(txn, request, asked, replaces_all=True)
 
 
 def _replace(
@@ -144,7 +148,7 @@ def _replace(
     txn.update_metadata(
         _new_metadata(txn, data, request, asked, new_properties), replaces_table=True
     )
-    return _clustering(txn, request, replaces_all=True)
+    return _clustering(txn, request, asked, replaces_all=True)
 
 
 def _new_metadata(
@@ -217,14 +221,20 @@ def _merge_schema(
 
 
 def _clustering(
-    txn: OptimisticTransaction, request: WriteRequest, *, replaces_all: bool
+    txn: OptimisticTransaction, request: WriteRequest, asked: WriteOptions, *, replaces_all: bool
 ) -> list[Action]:
     """The table's clustering as the request says; other writes may only name what is there."""
     former = None if txn.snapshot is None else txn.snapshot.domains.get(CLUSTERING)
     if not request.cluster_by:
+        if former is None or not replaces_all:
+            return []
         # Whoever replaces a table and does not cluster it has one that is not clustered.
-        replaced = replaces_all and (request.replaces_definition or txn.snapshot is None)
-        return [tombstone(former)] if former is not None and replaced else []
+        if request.replaces_definition:
+            return [tombstone(former)]
+        # With its columns go those it was clustered by, as those it was partitioned by do: the
+        # new ones need not be there, nor have statistics, and partitions exclude them.
+        unclustered = clustering_domain(())
+        return [unclustered] if asked.overwrites_schema and former != unclustered else []
     paths = _paths(request.cluster_by, txn.schema)
     check_clustering(txn.schema, paths, request.partition_by)
     mode = mapping_mode(txn.metadata)
