@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark_delta import enable
 from pyspark_delta.errors import DeltaError
 from pyspark_delta.errors.conflicts import ConcurrentAppendException
+from pyspark_delta.kernel.protocol.column_mapping import column_id
 from pyspark_delta.kernel.protocol.operations import change_column
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.catalog import look_up
@@ -286,6 +287,28 @@ def test_columns_that_the_tables_own_sql_needs_stay_as_they_are(
     alter(spark, "DROP COLUMN st.b", "ALTER COLUMN k TYPE BIGINT", "DROP COLUMN g")
     alter(spark, "RENAME COLUMN id TO key", "DROP CONSTRAINT short", "DROP COLUMN s")
     assert spark.table("t").columns == ["key", "st", "k"]
+
+
+def test_a_column_may_be_said_to_have_the_type_that_it_has(spark: SparkSession, db: str) -> None:
+    spark.sql(
+        "CREATE TABLE t (id BIGINT GENERATED ALWAYS AS IDENTITY, s STRUCT<a: INT, b: STRING>, "
+        "l ARRAY<STRUCT<a: INT>>) USING delta TBLPROPERTIES "
+        "('delta.columnMapping.mode' = 'name', 'delta.enableTypeWidening' = 'true')"
+    )
+    before = metadata(spark).schema
+    alter(spark, "CHANGE COLUMN id id BIGINT COMMENT 'key'", "ALTER COLUMN s.a TYPE BIGINT")
+    alter(spark, "CHANGE COLUMN s s STRUCT<a: BIGINT, b: STRING> COMMENT 'both' FIRST")
+    alter(spark, "CHANGE COLUMN l l ARRAY<STRUCT<a: INT>> AFTER s")
+    after = metadata(spark).schema
+    assert after.names == ("s", "l", "id")
+    assert (after["s"].comment, after["id"].comment) == ("both", "key")
+    for name in before.names:  # nobody's files lost their columns
+        assert column_id(after[name]) == column_id(before[name])
+    assert after["l"] == before["l"]
+    spark.sql("INSERT INTO t (s, l) VALUES (struct(1, 'x'), array(struct(2)))")
+    assert rows(spark.sql("SELECT s.a, l[0].a, id FROM t")) == [(1, 2, 1)]
+    other = "CHANGE COLUMN s s STRUCT<a: BIGINT, b: STRING COMMENT 'c'>"
+    assert refused(spark, other) == "CANNOT_UPDATE_FIELD.STRUCT_TYPE"
 
 
 def test_the_tables_own_sql_may_name_columns_that_need_backticks(

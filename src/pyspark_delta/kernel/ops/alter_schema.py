@@ -213,7 +213,9 @@ def spelled_changes(
         if found.is_field:
             _, struct = find_struct(schema, found.parent)
             position = _spelled_position(struct, position)
-        spelled.append(replace(change, path=found.path, position=position))
+        stays = change.new_type is not None and is_same_type(found.field, change.new_type)
+        new_type = None if stays else change.new_type
+        spelled.append(replace(change, path=found.path, position=position, new_type=new_type))
     return tuple(each for each in spelled if each.is_needed(find_column(schema, each.path).field))
 
 

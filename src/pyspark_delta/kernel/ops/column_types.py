@@ -32,6 +32,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructType,
     column_name,
     is_atomic,
+    map_fields,
 )
 
 CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
@@ -72,8 +73,10 @@ def as_declared(f: StructField) -> StructField:
 
 
 def is_same_type(one: StructField, other: StructField) -> bool:
-    """Whether two fields were declared with the same type."""
-    return one.data_type == other.data_type and declared_type(one) == declared_type(other)
+    """Whether two fields were declared with the same type, whatever a table adds to fields."""
+    if declared_type(one) != declared_type(other):
+        return False
+    return map_fields(one.data_type, _as_said) == map_fields(other.data_type, _as_said)
 
 
 def check_type_change(column: FoundColumn, new: StructField, *, widens: bool, table: str) -> None:
@@ -101,6 +104,10 @@ def check_type_change(column: FoundColumn, new: StructField, *, widens: bool, ta
             oldField=_shown(old),
             newField=_shown(new),
         )
+
+
+def _as_said(f: StructField) -> StructField:
+    return f.with_metadata_items({key: None for key in f.metadata if key.startswith("delta.")})
 
 
 def _is_upcast(old: StructField, new: StructField) -> bool:
