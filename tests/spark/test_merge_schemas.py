@@ -14,6 +14,7 @@ from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.table import ConstraintError, OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.actions import Metadata
 from tests.support.merges import FEED, MODES, MergeTable
+from tests.support.spark_tables import conf
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +76,26 @@ def test_fields_of_structs_are_updated_one_by_one(spark: SparkSession, table_pat
     less = table.data("id int, st struct<a: int>", (1, (1,)))
     with pytest.raises(SchemaError, match="DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION"):
         table.merge(less).whenMatchedUpdateAll().execute()
+
+
+def test_structs_go_by_position_where_the_session_says_so(
+    spark: SparkSession, table_path: Path
+) -> None:
+    schema = "id int, st struct<a: int, b: int>, l array<struct<a: int, b: int>>"
+    table = MergeTable.of(spark, table_path, schema, (1, (1, 2), [(3, 4)]))
+    given = "id int, st struct<b: int, c: int>, l array<struct<b: int, a: bigint>>"
+    source = table.data(given, (1, (5, 6), [(7, 8)]), (2, None, None))
+    merge = table.merge(source).whenMatchedUpdateAll().whenNotMatchedInsertAll()
+    with pytest.raises(SchemaError, match="DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION"):
+        merge.execute()
+    by_name = "spark.databricks.delta.resolveMergeUpdateStructsByName.enabled"
+    with conf(spark, **{by_name: "false"}):
+        table.done(merge)
+        set_whole = "SET st = named_struct('b', 9, 'a', 0) WHERE id = 2"
+        spark.sql(f"UPDATE delta.`{table_path}` {set_whole}")
+    assert table.rows == [(1, (5, 6), [(7, 8)]), (2, (9, 0), None)]
+    spark.sql(f"UPDATE delta.`{table_path}` {set_whole}")
+    assert table.rows[1] == (2, (0, 9), None)
 
 
 @pytest.mark.parametrize("properties", MODES.values(), ids=MODES)

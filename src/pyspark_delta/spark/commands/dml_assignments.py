@@ -28,7 +28,6 @@ from pyspark_delta.spark.column_alignment import column
 from pyspark_delta.spark.commands.merge_values import Conversions, Typed
 from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.attribute_names import is_default_keyword, parse_attribute_name
-from pyspark_delta.spark.jvm.catalyst import store_policy
 from pyspark_delta.spark.jvm.conditions import (
     is_deterministic,
     is_repeatable,
@@ -198,7 +197,7 @@ def _check_one_row(jvm: JvmSession, chosen: DataFrame, values: Sequence[Column])
 
 def _casts_by_name(jvm: JvmSession) -> Cast:
     """Casts as MERGE has them: structs must have the same fields, in whatever order."""
-    conversions = Conversions(jvm, store_policy(jvm), False)
+    conversions = Conversions.of(jvm, evolves=False)
 
     def cast(value: Column, own: DataType, wanted: DataType, name: str) -> Column:
         return conversions.stored(Typed(value, own), wanted, name)

@@ -18,7 +18,7 @@ from pyspark_delta.spark.column_alignment import bare_type
 from pyspark_delta.spark.commands.merge_clauses import Default, MergeClause
 from pyspark_delta.spark.commands.merge_targets import Assigned, check_identity
 from pyspark_delta.spark.commands.merge_values import Conversions, Typed
-from pyspark_delta.spark.jvm.catalyst import StorePolicy, column_of, store_policy, stored_as
+from pyspark_delta.spark.jvm.catalyst import StorePolicy, column_of, stored_as
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.merge_plan import Found
 from pyspark_delta.spark.table_sql import TableSql, default_values
@@ -83,7 +83,7 @@ class TableColumns:
             jvm=jvm,
             schema=schema,
             source=tuple(name.lower() for name in source),
-            conversions=Conversions(jvm, store_policy(jvm), evolves),
+            conversions=Conversions.of(jvm, evolves=evolves),
             computed=frozenset(f.name for f in generated),
             numbered=frozenset(f.name for f in identities),
         )

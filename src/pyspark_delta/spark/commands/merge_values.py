@@ -28,10 +28,11 @@ from pyspark_delta.kernel.protocol.types import (
     column_name,
 )
 from pyspark_delta.spark.column_alignment import bare_type
-from pyspark_delta.spark.jvm.catalyst import StorePolicy, stored_as
+from pyspark_delta.spark.jvm.catalyst import StorePolicy, store_policy, stored_as
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.types import to_spark_type
 
+_BY_NAME = "spark.databricks.delta.resolveMergeUpdateStructsByName.enabled"
 _INTEGRAL = frozenset({BYTE, SHORT, INTEGER, LONG})
 
 
@@ -49,11 +50,21 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Conversions:
-    """How values become those of columns; `evolves` says that structs may lack fields."""
+    """How values become those of columns; `evolves` says that structs may lack fields.
+
+    Structs that do not go `by_name` are cast as Spark casts them: by position.
+    """
 
     jvm: JvmSession
     policy: StorePolicy
     evolves: bool
+    by_name: bool = True
+
+    @classmethod
+    def of(cls, jvm: JvmSession, *, evolves: bool) -> Conversions:
+        """As the session has them."""
+        by_name = jvm.spark.conf.get(_BY_NAME, "true")
+        return cls(jvm, store_policy(jvm), evolves, str(by_name).lower() != "false")
 
     def stored(
         self, value: Typed, wanted: DataType, name: str, original: Typed | None = None
@@ -66,7 +77,7 @@ class Conversions:
         if bare_type(own) == bare_type(wanted) and original is None:
             return value.column
         match own, wanted:
-            case StructType(), StructType():
+            case StructType(), StructType() if self.by_name:
                 return self._struct(value, own, wanted, original)
             case ArrayType(), ArrayType():
                 return self._items(value.column, own.element_type, wanted.element_type, name)
