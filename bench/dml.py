@@ -158,9 +158,10 @@ def _changed(
 def small_merges(bench: Bench) -> Iterator[Result]:
     """Five rows into a table of thirty commits; then fifty such, and what a query takes after."""
     many = bench.sizes.upserts
-    # On tables of their own: what a JVM gains in its first runs would pass for a slope.
+    # On tables of their own, as many again: what a JVM gains in its first runs would pass for a
+    # slope, and who is slower has more to gain.
     warm_up = {peer: _upserts(*each) for peer, each in _of_commits(bench, "first").items()}
-    in_turns("first small MERGEs", warm_up, rounds=max(many // 3, 1))
+    in_turns("first small MERGEs", warm_up, rounds=many)
     tables = _of_commits(bench, "upserts")
     works = {peer: _upserts(*each) for peer, each in tables.items()}
     times = in_turns(f"{many} small MERGEs", works, rounds=many)
@@ -170,20 +171,7 @@ def small_merges(bench: Bench) -> Iterator[Result]:
         first,
         [Bar(peer=DELTA_SPARK, at_most=0.3)],
     )
-    slopes = {peer: _slope(each) for peer, each in times.items()}
-    yield Result(
-        workload=f"{many} MERGEs in a row: how much slower each is",
-        unit="ms",
-        values={peer: 1000 * slope for peer, slope in slopes.items()},
-        samples=times,
-    )
-    # A difference: a slope may be nothing or below it, and then a ratio says nothing.
-    yield absolute(
-        f"{many} MERGEs in a row: ours slower by more than {DELTA_SPARK}'s",
-        1000 * (slopes[OURS] - slopes[DELTA_SPARK]),
-        "ms",
-        at_most=0.0,
-    )
+    yield from _degradation(many, times)
     reads: dict[str, Work] = {
         peer: _totals(driver, path) for peer, (driver, path, _) in tables.items()
     }
@@ -193,6 +181,33 @@ def small_merges(bench: Bench) -> Iterator[Result]:
     name = f"query after {many} MERGEs"
     yield median_result(name, times, [Bar(peer=DELTA_SPARK, at_most=1.0)])
     yield most_held(bench, f"{many} small MERGEs")
+
+
+def _degradation(many: int, times: dict[str, list[float]]) -> Iterator[Result]:
+    """How much slower each MERGE is than the one before: as time, and as a share of what one takes.
+
+    The share is LST-Bench's degradation rate, and has the bar: as a difference, for a rate may be
+    nothing or below it, and then a ratio says nothing.
+    """
+    slopes = {peer: _slope(each) for peer, each in times.items()}
+    yield Result(
+        workload=f"{many} MERGEs in a row: how much slower each is",
+        unit="ms",
+        values={peer: 1000 * slope for peer, slope in slopes.items()},
+        samples=times,
+    )
+    rates = {peer: 100 * slopes[peer] / statistics.median(times[peer]) for peer in times}
+    yield Result(
+        workload=f"{many} MERGEs in a row: how much slower each is, of its own time",
+        unit="%",
+        values=rates,
+    )
+    yield absolute(
+        f"{many} MERGEs in a row: by how much our rate is above {DELTA_SPARK}'s",
+        rates[OURS] - rates[DELTA_SPARK],
+        "%",
+        at_most=0.0,
+    )
 
 
 def _of_commits(bench: Bench, name: str) -> dict[str, tuple[Driver, str, int]]:
