@@ -152,6 +152,17 @@ def test_a_version_outside_of_the_log_is_not_found(builder: LogBuilder) -> None:
         }
 
 
+def test_a_version_of_a_log_without_its_beginning_is_told_to_be_beyond_repair(
+    builder: LogBuilder,
+) -> None:
+    builder.create().commit().commit()
+    builder.store.delete(name(0, ".json"))
+    for version in (0, 1):
+        with pytest.raises(VersionNotFoundError) as caught:
+            load_segment(builder.store, version)
+        assert caught.value.condition == "DELTA_NO_RECREATABLE_HISTORY_FOUND"
+
+
 def test_compactions_cover_as_many_commits_as_they_can(builder: LogBuilder) -> None:
     for version in range(8):
         builder.commit(add(str(version)))

@@ -188,11 +188,13 @@ def _check_contiguous(
         )
     if first == 0 and (not present or present[0] != 0):
         if target != latest:
+            earliest = earliest_version(listing)
+            if earliest < 0:  # there is no other version to ask for
+                raise VersionNotFoundError(
+                    "DELTA_NO_RECREATABLE_HISTORY_FOUND", logPath=f"{store.root_uri}/_delta_log"
+                )
             raise VersionNotFoundError(
-                "DELTA_VERSION_NOT_FOUND",
-                userVersion=target,
-                earliest=earliest_version(listing),
-                latest=latest,
+                "DELTA_VERSION_NOT_FOUND", userVersion=target, earliest=earliest, latest=latest
             )
         raise CorruptLogError(
             "DELTA_TRUNCATED_TRANSACTION_LOG",
