@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,24 @@ def test_a_default_that_is_no_constant_makes_no_table(
     else:
         assert refused(spark, statement).condition == condition
     assert spark.catalog.tableExists("t") == (condition is None)
+
+
+def test_a_default_is_judged_by_its_value_where_its_type_is_another(
+    spark: SparkSession, table_path: Path
+) -> None:
+    def made(column: str) -> str:
+        return (
+            f"CREATE OR REPLACE TABLE delta.`{table_path}` (a INT, b {column}) USING delta "
+            "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+        )
+
+    for column, value in {
+        "DATE DEFAULT '2024-05-06'": date(2024, 5, 6),
+        "TINYINT DEFAULT 5L": 5,
+        "STRING DEFAULT 5": "5",
+    }.items():
+        spark.sql(made(column))
+        spark.sql(f"INSERT INTO delta.`{table_path}` (a) VALUES (1)")
+        assert spark.read.format("delta").load(str(table_path)).collect() == [(1, value)]
+    for column in ("DATE DEFAULT 'x'", "TINYINT DEFAULT 500", "INT DEFAULT 'x'"):
+        assert refused(spark, made(column)).condition == "INVALID_DEFAULT_VALUE.DATA_TYPE"

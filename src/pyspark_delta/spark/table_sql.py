@@ -22,7 +22,7 @@ from pyspark_delta.kernel.protocol.generated_columns import (
 )
 from pyspark_delta.kernel.protocol.types import BOOLEAN, DataType, StructType, type_name
 from pyspark_delta.spark.column_alignment import bare_type
-from pyspark_delta.spark.jvm.catalyst import can_store
+from pyspark_delta.spark.jvm.catalyst import can_default
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.sql_text import (
@@ -256,7 +256,8 @@ def default_values(jvm: JvmSession, columns: Sequence[TableSql]) -> list[Express
 def check_default(jvm: JvmSession, default: TableSql, wanted: DataType) -> None:
     """Refuse a default that a column of the type `wanted` cannot store."""
     found = _understood(jvm, StructType(), [default], _NEW_DEFAULT)[1][0]
-    if found.data_type is None or not can_store(jvm, found.data_type, wanted):
+    own = found.data_type
+    if own is None or not can_default(jvm, default.text, own, wanted):
         raise SchemaError(
             "INVALID_DEFAULT_VALUE.DATA_TYPE",
             colName=default.name,

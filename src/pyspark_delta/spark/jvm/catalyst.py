@@ -8,14 +8,17 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql.classic.column import Column as ClassicColumn
 
 from pyspark_delta.kernel.protocol.types import INTEGER, DataType
+from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
 from pyspark_delta.spark.jvm.gateway import JvmSession
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 _COLUMNS = "org.apache.spark.sql.classic.ExpressionUtils$"
+_WRONG_DEFAULT = "INVALID_DEFAULT_VALUE.DATA_TYPE"
 
 
 class StorePolicy(Enum):
@@ -58,6 +61,22 @@ def can_store(jvm: JvmSession, own: DataType, wanted: DataType) -> bool:
     """Whether a column of the type `wanted` takes values of `own` under the ANSI policy."""
     cast = jvm.java_class(f"{_EXPRESSIONS}.Cast$")
     return bool(cast.canANSIStoreAssign(jvm.data_type(own), jvm.data_type(wanted)))
+
+
+def can_default(jvm: JvmSession, text: str, own: DataType, wanted: DataType) -> bool:
+    """Whether a column of the type `wanted` may have a default of the type `own`.
+
+    By Spark's rule, which looks at values as well: a number that fits, the text of a date.
+    """
+    resolver = jvm.java_class("org.apache.spark.sql.catalyst.util.ResolveDefaultColumns$")
+    try:
+        resolver.analyze("c", jvm.data_type(wanted), text, "CREATE TABLE")
+    except JAVA_FAILURES as error:
+        # What else it has to say, of a value that cannot be computed say, is for others to judge.
+        if isinstance(error, AnalysisException) and error.getCondition() == _WRONG_DEFAULT:
+            return False
+        return can_store(jvm, own, wanted)
+    return True
 
 
 def stored_as(
