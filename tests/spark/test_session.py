@@ -164,3 +164,21 @@ def test_a_statement_without_delta_costs_next_to_nothing(
     # A call to the JVM takes a fifth of a millisecond at most.
     assert plain > 0
     assert added <= 5, calls
+
+
+def test_a_session_tells_the_version_that_it_committed_last(
+    spark: SparkSession, table_path: Path
+) -> None:
+    key = "spark.databricks.delta.lastCommitVersionInSession"
+    enable(spark)
+    spark.range(3).write.format("delta").save(str(table_path))
+    assert spark.conf.get(key) == "0"
+    spark.sql(f"DELETE FROM delta.`{table_path}` WHERE id = 1")
+    assert spark.conf.get(key) == "1"
+    # Nothing was committed: it stays.
+    spark.sql(f"DELETE FROM delta.`{table_path}` WHERE id = 1")
+    spark.read.format("delta").load(str(table_path)).count()
+    assert spark.conf.get(key) == "1"
+    # Each session has its own, and one that is not on has none.
+    other = SparkSession(spark.sparkContext, spark._jsparkSession.newSession())
+    assert other.conf.get(key, None) is None

@@ -7,8 +7,10 @@ from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
+from pyspark_delta.kernel.txn.hooks import CommitEvent, Hook, shared_runner
 from pyspark_delta.spark.delta_spark_confs import drop_delta_spark_catalog
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.last_commit import note_last_commit
 from pyspark_delta.spark.jvm.path_catalog import install_path_catalog, remove_path_catalog
 from pyspark_delta.spark.jvm.relation_cache import install_relation_cache, remove_relation_cache
 from pyspark_delta.spark.jvm.session_catalog import keep_session_catalog, release_session_catalog
@@ -23,6 +25,13 @@ MARK = "spark.pyspark_delta.enabled"
 _ON: WeakSet[SparkSession] = WeakSet()
 _OFF: WeakSet[SparkSession] = WeakSet()
 _LOCK = Lock()
+
+
+def _note_commit(event: CommitEvent) -> None:
+    note_last_commit(event.version, MARK)
+
+
+_LAST_COMMIT = Hook("session's last version", lambda _: any_enabled(), _note_commit, in_line=True)
 
 
 def is_enabled(spark: SparkSession) -> bool:
@@ -51,6 +60,7 @@ def turn_on(spark: SparkSession) -> None:
         install_table_functions(jvm, table_functions(spark))
         keep_session_catalog(jvm)
         spark.conf.set(MARK, "true")
+        shared_runner().add(_LAST_COMMIT)
         _ON.add(spark)
         _OFF.discard(spark)
 

@@ -315,6 +315,14 @@ class HookRunner(ABC):
     hook that is not `in_line`; the other hooks of one table run in the order of its versions.
     """
 
+    def __init__(self, hooks: tuple[Hook, ...] | None = None) -> None:
+        self._hooks = default_hooks() if hooks is None else hooks
+
+    def add(self, hook: Hook) -> None:
+        """Run one more hook after every commit from now on; once, however often it is added."""
+        if hook not in self._hooks:
+            self._hooks = (*self._hooks, hook)
+
     @abstractmethod
     def submit(self, event: CommitEvent) -> None:
         """See to it that the hooks of a commit run."""
@@ -326,9 +334,6 @@ class HookRunner(ABC):
 
 class InlineRunner(HookRunner):
     """Runs hooks at once, in the caller's thread: for tests, and for scripts that end soon."""
-
-    def __init__(self, hooks: tuple[Hook, ...] | None = None) -> None:
-        self._hooks = default_hooks() if hooks is None else hooks
 
     def submit(self, event: CommitEvent) -> None:
         """See HookRunner."""
@@ -344,7 +349,7 @@ class BackgroundRunner(HookRunner):
     """Runs hooks in one thread, which starts with the first commit and waits for more."""
 
     def __init__(self, hooks: tuple[Hook, ...] | None = None) -> None:
-        self._hooks = default_hooks() if hooks is None else hooks
+        super().__init__(hooks)
         self._reset()
         # A forked child has the queue but not the thread; what is queued is the parent's to do.
         os.register_at_fork(after_in_child=self._reset)
