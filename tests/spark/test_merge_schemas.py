@@ -165,6 +165,22 @@ def test_types_widen_where_the_table_allows_it(spark: SparkSession, table_path: 
     assert table.rows == [(1, 1), (2, 2**40), (3, 3)]
 
 
+def test_whole_numbers_become_fractions_unless_the_session_keeps_types_in_their_families(
+    spark: SparkSession, table_path: Path
+) -> None:
+    properties = {"delta.enableTypeWidening": "true"}
+    table = MergeTable.of(spark, table_path, "id int, n int, d int", (1, 1, 1), **properties)
+    source = table.data("id int, n double, d decimal(12, 1)", (1, 1.5, Decimal("2.5")))
+    merge = table.merge(source).whenMatchedUpdateAll().withSchemaEvolution()
+    setting = "spark.databricks.delta.typeWidening.allowAutomaticWidening"
+    with conf(spark, **{setting: "same_family_type"}):
+        table.done(merge)
+    assert table.rows == [(1, 1, 2)]
+    table.done(merge)
+    assert table.read().dtypes[1:] == [("n", "double"), ("d", "decimal(12,1)")]
+    assert table.rows == [(1, 1.5, Decimal("2.5"))]
+
+
 def test_columns_can_be_left_out_of_a_star(spark: SparkSession, table_path: Path) -> None:
     table = MergeTable.of(spark, table_path, "id int, v string, w string", (1, "a", "x"))
     source = table.data("id int, v string, w string", (1, "A", "X"), (2, "B", "Y"))

@@ -255,12 +255,20 @@ def test_new_columns_merge_when_the_session_says_so(table: SparkTable) -> None:
 def test_types_widen_where_the_table_allows_it(table: SparkTable) -> None:
     table.write(table.spark.sql("SELECT 1S AS n, 'a' AS s"), **{"delta.enableTypeWidening": "true"})
     wider = table.spark.sql("SELECT 70000 AS n, 'b' AS s")
-    with table.refused("DELTA_FAILED_TO_MERGE_FIELDS"):
-        table.write(table.spark.sql("SELECT 1.5D AS n, 'b' AS s"), mergeSchema="true")
+    fraction = table.spark.sql("SELECT 1.5D AS n, 'c' AS s")
+    setting = "spark.databricks.delta.typeWidening.allowAutomaticWidening"
+    with (
+        conf(table.spark, **{setting: "same_family_type"}),
+        table.refused("DELTA_FAILED_TO_MERGE_FIELDS"),
+    ):
+        table.write(fraction, mergeSchema="true")
     table.write(wider, mergeSchema="true")
     assert table.rows == [(1, "a"), (70000, "b")]
     field = table.log.snapshot.metadata.schema["n"]
     assert field.metadata["delta.typeChanges"] == [{"fromType": "short", "toType": "integer"}]
+    # The families are no border for who does not ask for one.
+    table.write(fraction, mergeSchema="true")
+    assert table.rows == [(1.0, "a"), (1.5, "c"), (70000.0, "b")]
 
 
 def test_overwrite_schema_goes_with_whole_overwrites_only(table: SparkTable) -> None:

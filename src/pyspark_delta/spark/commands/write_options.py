@@ -124,8 +124,8 @@ class WriteOptions:
     @property
     def widening(self) -> TypeWideningMode:
         """How far a merge may widen the types of a table that allows it."""
-        text = self.conf(f"{_DELTA}typeWidening.allowAutomaticWidening") or "same_family_type"
-        return _WIDENING_MODES.get(text.lower(), TypeWideningMode.SAME_FAMILY)
+        text = self.conf(f"{_DELTA}typeWidening.allowAutomaticWidening") or "always"
+        return _WIDENING_MODES.get(text.lower(), TypeWideningMode.ALWAYS)
 
     def bin_size(self, configuration: Mapping[str, str | None]) -> int:
         """How many bytes files get when rows are brought together: the session, or the table."""
