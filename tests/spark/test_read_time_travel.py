@@ -89,6 +89,8 @@ def test_what_is_asked_for_twice_or_is_not_there_is_told_by_name(
     )
     assert condition(spark, table_path, versionAsOf=99) == "DELTA_VERSION_NOT_FOUND"
     assert condition(spark, table_path, timestampAsOf="no time") == "DELTA_TIMESTAMP_INVALID"
+    assert condition(spark, tmp_path / "nö 100%") == "PATH_NOT_FOUND"
+    (tmp_path / "nö 100%").mkdir()
     assert condition(spark, tmp_path / "nö 100%") == "DELTA_TABLE_NOT_FOUND"
     assert condition(spark, table_path, readChangeFeed=True) == "DELTA_NO_START_FOR_CDC_READ"
 

@@ -10,6 +10,8 @@ from pyspark_delta.kernel.protocol.partition_values import parse_partition_direc
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.commands.change_feed import reads_changes, run_change_feed
 from pyspark_delta.spark.file_retention import check_retention
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.hadoop_conf import path_exists
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.reader import TIME_ZONE, read_snapshot
 from pyspark_delta.spark.table_access import hadoop_location, is_same_location, open_log
@@ -29,6 +31,7 @@ def run_load(spark: SparkSession, path: str, options: DeltaOptions) -> DataFrame
     except TableNotFoundError:
         table, values = _partition_path(path)
         if not values:
+            _check_exists(spark, path, options)
             raise
         snapshot = chosen_snapshot(spark, table, options)
         known = {name.lower() for name in snapshot.metadata.partition_columns}
@@ -38,6 +41,12 @@ def run_load(spark: SparkSession, path: str, options: DeltaOptions) -> DataFrame
         return _partition(read_snapshot(spark, snapshot, is_time_travel=is_older), snapshot, values)
     is_older = is_time_travel(path, options, snapshot)
     return read_snapshot(spark, snapshot, is_time_travel=is_older)
+
+
+def _check_exists(spark: SparkSession, path: str, options: DeltaOptions) -> None:
+    """Tell a place that is not there by Spark's own name for it, as programs expect."""
+    if not names_version(path, options) and not path_exists(JvmSession(spark), path):
+        raise TableNotFoundError("PATH_NOT_FOUND", path=path)
 
 
 def chosen_snapshot(spark: SparkSession, path: str, options: DeltaOptions) -> Snapshot:

@@ -40,6 +40,15 @@ def qualified_location(jvm: JvmSession, location: str, options: Mapping[str, str
     return text
 
 
+def path_exists(jvm: JvmSession, location: str) -> bool:
+    """Whether there is a file or directory, as far as Hadoop can tell: yes when it cannot."""
+    path = jvm.hadoop_path(location)
+    try:
+        return bool(path.getFileSystem(hadoop_conf(jvm, {})).exists(path))
+    except (Py4JJavaError, PySparkException):
+        return True
+
+
 def properties(jvm: JvmSession, prefixes: Iterable[str]) -> dict[str, str]:
     """The entries of the session's Hadoop configuration whose keys begin with a prefix."""
     conf = hadoop_conf(jvm, {})
