@@ -90,8 +90,8 @@ def test_a_name_that_is_taken_is_refused(spark: SparkSession, db: str) -> None:
     spark.sql("CREATE TABLE t (a INT) USING delta")
     spark.sql("CREATE TABLE p (a INT) USING parquet")
     error = refused(spark, "CREATE TABLE t (a INT) USING delta")
-    assert error.condition == "DELTA_TABLE_ALREADY_EXISTS"
-    assert error.parameters["tableName"] == f"spark_catalog.{db}.t"
+    assert error.condition == "TABLE_OR_VIEW_ALREADY_EXISTS"
+    assert error.parameters["relationName"] == f"spark_catalog.{db}.t"
     assert refused(spark, "CREATE TABLE p (a INT) USING delta").condition == error.condition
     spark.sql("CREATE TABLE IF NOT EXISTS p (a INT) USING delta")
     error = refused(spark, "REPLACE TABLE p (a INT) USING delta")
@@ -140,7 +140,7 @@ def test_files_without_a_log_are_no_table(spark: SparkSession, db: str, table_pa
 
 def test_a_table_can_be_replaced(spark: SparkSession, db: str) -> None:
     error = refused(spark, "REPLACE TABLE t (a INT) USING delta")
-    assert error.condition == "DELTA_CANNOT_REPLACE_MISSING_TABLE"
+    assert error.condition == "TABLE_OR_VIEW_NOT_FOUND"
     spark.sql("CREATE OR REPLACE TABLE t (a INT) USING delta TBLPROPERTIES (x = 1)")
     spark.sql("INSERT INTO t VALUES (1)")
     first = table_log(spark, "t").update().metadata
@@ -162,7 +162,7 @@ def test_path_tables_can_be_created(spark: SparkSession, db: str, table_path: Pa
     assert rows(spark.sql(f"SELECT * FROM {name}")) == [(3,)]
     assert [each for each in spark.catalog.listTables() if not each.isTemporary] == []
     error = refused(spark, f"CREATE TABLE {name} (a INT) USING delta")
-    assert error.condition == "DELTA_TABLE_ALREADY_EXISTS"
+    assert error.condition == "TABLE_OR_VIEW_ALREADY_EXISTS"
     spark.sql(f"CREATE TABLE IF NOT EXISTS {name} (a INT) USING delta")
     other = f"CREATE TABLE delta.`{table_path}x` (a INT) USING delta LOCATION '/else'"
     assert refused(spark, other).condition == "DELTA_AMBIGUOUS_PATHS_IN_CREATE_TABLE"
@@ -182,7 +182,7 @@ def test_tables_are_made_from_queries(spark: SparkSession, db: str, table_path: 
     assert info.operation == "CREATE TABLE AS SELECT"
     spark.sql("CREATE TABLE IF NOT EXISTS t USING delta AS SELECT 1 AS a")
     error = refused(spark, "CREATE TABLE t USING delta AS SELECT 1 AS a")
-    assert error.condition == "DELTA_TABLE_ALREADY_EXISTS"
+    assert error.condition == "TABLE_OR_VIEW_ALREADY_EXISTS"
     spark.sql(f"CREATE TABLE delta.`{table_path}` USING delta AS SELECT * FROM t")
     spark.sql(
         f"CREATE OR REPLACE TABLE t USING delta AS SELECT count(*) n FROM delta.`{table_path}`"

@@ -9,10 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from py4j.finalizer import ThreadSafeFinalizer
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions
 from pyspark.sql.types import LongType, StringType, StructType
 
-from pyspark_delta import DeltaLog, enable
+from pyspark_delta import DeltaLog, DeltaTable, enable
 from pyspark_delta.kernel.protocol.row_tracking import materialized_columns
 from pyspark_delta.kernel.protocol.types import (
     INTEGER,
@@ -243,3 +244,14 @@ def test_readers_see_the_table_s_schema_and_nothing_of_its_writers(
     assert isinstance(found["s"].dataType, StructType)
     assert found["s"].dataType.names == ["a", "none"]
     assert (found["g"].metadata, found["d"].metadata) == ({}, {})
+
+
+def test_what_fails_while_a_query_runs_has_its_name(spark: SparkSession, table_path: Path) -> None:
+    two_files(table_path, **CONFIGURATIONS["vectors"])
+    DeltaTable.forPath(enable(spark), str(table_path)).delete("v % 3 = 1")
+    (vectors,) = table_path.glob("deletion_vector*.bin")
+    table = load(spark, table_path)
+    vectors.write_bytes(b"\x01no vector")
+    with pytest.raises(PySparkException) as refused:
+        table.collect()
+    assert str(refused.value.getCondition()).startswith("DELTA_")

@@ -31,7 +31,7 @@ def test_the_four_modes(spark: SparkSession, db: str) -> None:
     first.write.format("delta").saveAsTable("t")
     with pytest.raises(TableAlreadyExistsError) as found:
         second.write.format("delta").saveAsTable("t")
-    assert found.value.condition == "DELTA_TABLE_ALREADY_EXISTS"
+    assert found.value.condition == "TABLE_OR_VIEW_ALREADY_EXISTS"
     second.write.format("delta").mode("ignore").saveAsTable("t")
     assert rows(spark.table("t")) == [(1, "x")]
     second.write.saveAsTable("t", format="delta", mode="append")

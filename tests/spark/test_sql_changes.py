@@ -186,10 +186,18 @@ def test_a_view_of_a_table_stands_for_it(
     frame.where("id > 0").createOrReplaceTempView("some")
     spark.sql("CREATE TEMP VIEW swapped AS SELECT id AS n, v AS id FROM t")
     spark.sql("CREATE VIEW kept AS SELECT * FROM t")
+    spark.sql("CREATE TEMP VIEW joined AS SELECT a.* FROM t a JOIN t b ON a.id = b.id")
+    spark.sql("CREATE TEMP VIEW united AS SELECT id FROM t UNION ALL SELECT id FROM range(3)")
+    spark.sql("CREATE TEMP VIEW summed AS SELECT id, count(*) AS n FROM t GROUP BY id")
     refused = {
         "DELETE FROM some": "DELTA_UNEXPECTED_PARTIAL_SCAN",
         "UPDATE swapped SET id = 'x'": "DELTA_UNEXPECTED_PARTIAL_SCAN",
         "DELETE FROM kept": "DELTA_UNSUPPORTED_SOURCE",
+        "DELETE FROM joined WHERE id = 1": "DELTA_UNSUPPORTED_SOURCE",
+        "UPDATE united SET id = 1": "DELTA_UNSUPPORTED_SOURCE",
+        "MERGE INTO summed USING t ON t.id = summed.id WHEN MATCHED THEN DELETE": (
+            "DELTA_UNSUPPORTED_SOURCE"
+        ),
         "TRUNCATE TABLE whole": "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE",
     }
     for statement, wanted in refused.items():

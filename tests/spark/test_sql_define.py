@@ -83,7 +83,7 @@ def test_a_table_like_another_has_its_definition_and_no_rows(
     assert spark.catalog.getTable("l").tableType == "MANAGED"
     assert spark.catalog.getTable("e").tableType == "EXTERNAL"
     assert [info.operation for info in table_log(spark, "l").history()] == ["CREATE TABLE"]
-    assert refused(spark, "CREATE TABLE l LIKE t") == "DELTA_TABLE_ALREADY_EXISTS"
+    assert refused(spark, "CREATE TABLE l LIKE t") == "TABLE_OR_VIEW_ALREADY_EXISTS"
     spark.sql("CREATE TABLE IF NOT EXISTS l LIKE r")
     spark.sql("INSERT INTO l (id, p) VALUES (5, 'x')")
     assert rows(spark.sql("SELECT id, g FROM l")) == [(5, 6)]

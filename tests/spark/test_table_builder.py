@@ -74,10 +74,10 @@ def test_all_that_is_said_reaches_the_log(spark: SparkSession, db: str) -> None:
 
 def test_four_ways_to_make_a_table(spark: SparkSession, db: str, table_path: Path) -> None:
     error = refused(DeltaTable.replace(spark).tableName("t").addColumn("a", "INT").execute)
-    assert error.condition == "DELTA_CANNOT_REPLACE_MISSING_TABLE"
+    assert error.condition == "TABLE_OR_VIEW_NOT_FOUND"
     DeltaTable.createOrReplace(spark).tableName("t").addColumn("a", "INT").execute()
     error = refused(DeltaTable.create(spark).tableName("t").addColumn("b", "INT").execute)
-    assert error.condition == "DELTA_TABLE_ALREADY_EXISTS"
+    assert error.condition == "TABLE_OR_VIEW_ALREADY_EXISTS"
     same = DeltaTable.createIfNotExists(spark).tableName("t").addColumn("b", "INT").execute()
     assert same.toDF().columns == ["a"]
     DeltaTable.replace(spark).tableName("t").addColumn("c", "INT").execute()

@@ -94,7 +94,7 @@ def test_a_table_of_another_name_or_with_more_versions_is_left_alone(
     # By its path a table is complete without a catalog.
     left_behind(spark, table_path, f"delta.`{table_path}`", 1)
     assert refused(spark, f"CREATE TABLE delta.`{table_path}` USING delta AS SELECT 1 AS id") == (
-        "DELTA_TABLE_ALREADY_EXISTS"
+        "TABLE_OR_VIEW_ALREADY_EXISTS"
     )
 
 

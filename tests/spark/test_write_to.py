@@ -44,13 +44,13 @@ def test_create_says_what_the_table_is(spark: SparkSession, db: str, table_path:
     assert json.loads((info.operation_parameters or {})["partitionBy"]) == ["b"]
     with pytest.raises(TableAlreadyExistsError) as found:
         pairs(spark, (1, "x")).writeTo("t").using("delta").create()
-    assert found.value.condition == "DELTA_TABLE_ALREADY_EXISTS"
+    assert found.value.condition == "TABLE_OR_VIEW_ALREADY_EXISTS"
 
 
 def test_replace_makes_another_table(spark: SparkSession, db: str) -> None:
     with pytest.raises(TableNotFoundError) as found:
         pairs(spark, (1, "x")).writeTo("t").using("delta").replace()
-    assert found.value.condition == "DELTA_CANNOT_REPLACE_MISSING_TABLE"
+    assert found.value.condition == "TABLE_OR_VIEW_NOT_FOUND"
     pairs(spark, (1, "x")).writeTo("t").using("delta").createOrReplace()
     first = table_log(spark, "t").update().metadata.id
     spark.range(2).writeTo("t").using("delta").createOrReplace()

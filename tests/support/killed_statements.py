@@ -67,7 +67,8 @@ class Case:
     drops_old: bool = False
 
 
-_EXISTS = "DELTA_TABLE_ALREADY_EXISTS"
+_EXISTS = "TABLE_OR_VIEW_ALREADY_EXISTS"
+_CLONE_EXISTS = "DELTA_TABLE_ALREADY_EXISTS"
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 _ROWS = "SELECT * FROM delta.`{rows}`"
 _QUERY = "SELECT id * 2 AS id, s FROM delta.`{rows}`"
@@ -102,7 +103,7 @@ MAINTENANCE: Mapping[str, Case] = {
     "clone to a path": Case(
         statement="CREATE TABLE delta.`{p}` SHALLOW CLONE delta.`{rows}`",
         becomes={PATH: _ROWS},
-        refusal=_EXISTS,
+        refusal=_CLONE_EXISTS,
     ),
 }
 DEFINITIONS: Mapping[str, Case] = {
@@ -180,12 +181,12 @@ CREATIONS: Mapping[str, Case] = {
     "clone": Case(
         statement="CREATE TABLE {t} SHALLOW CLONE delta.`{rows}`",
         becomes={NAME: _ROWS},
-        refusal=_EXISTS,
+        refusal=_CLONE_EXISTS,
     ),
     "clone to a place": Case(
         statement="CREATE TABLE {t} SHALLOW CLONE delta.`{rows}` LOCATION '{p}'",
         becomes={NAME: _ROWS, PATH: _ROWS},
-        refusal=_EXISTS,
+        refusal=_CLONE_EXISTS,
     ),
     "clone or replace": Case(
         statement="CREATE OR REPLACE TABLE {t} SHALLOW CLONE delta.`{rows}`",

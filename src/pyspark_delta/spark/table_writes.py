@@ -57,7 +57,7 @@ def save_as_table(spark: SparkSession, name: TableName, rows: TableRows, mode: S
         operation: TableVerb = "create or replace" if mode == "overwrite" else "create"
         _write_table(spark, name, rows, operation, is_v1=True)
     elif mode == "error":
-        raise TableAlreadyExistsError("DELTA_TABLE_ALREADY_EXISTS", tableName=name.shown)
+        raise TableAlreadyExistsError("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name.shown)
     elif mode == "overwrite" and any(option in rows.options for option in _REPLACES_ROWS):
         insert_rows(spark, name, rows, overwrite=True, casts=False)
     elif mode == "overwrite":
@@ -100,9 +100,9 @@ def make_table(spark: SparkSession, name: TableName, rows: TableRows, verb: Tabl
     """`df.writeTo(t).create()` and the like, and CREATE TABLE AS SELECT."""
     exists = _exists(spark, name, rows)
     if verb == "create" and exists:
-        raise TableAlreadyExistsError("DELTA_TABLE_ALREADY_EXISTS", tableName=name.shown)
+        raise TableAlreadyExistsError("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name.shown)
     if verb == "replace" and not exists:
-        raise TableNotFoundError("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=name.shown)
+        raise TableNotFoundError("TABLE_OR_VIEW_NOT_FOUND", relationName=name.shown)
     _write_table(spark, name, rows, verb, is_v1=False)
 
 

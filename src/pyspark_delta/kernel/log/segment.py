@@ -121,15 +121,24 @@ def load_segment(
 ) -> LogSegment:
     """The segment of `version`, or of the newest; checkpoints with a file in `broken` are not used.
 
+    Such checkpoints mean that all of the log is looked at.
+    """
+    listing = list_log(store) if broken else list_log_for(store, version)
+    return choose_segment(store, listing, version, broken)
+
+
+def list_log_for(store: LogStore, version: int | None) -> LogListing:
+    """A listing that `choose_segment` finds the segment of `version`, or of the newest, in.
+
     The hint `_last_checkpoint` says where to begin; a listing that does not hold what it says is
     made again from the start.
     """
-    hint = None if broken else read_last_checkpoint(store)
+    hint = read_last_checkpoint(store)
     if hint is not None and (version is None or hint.version <= version):
         listing = list_log(store, hint.version)
         if any(c.version <= (version or c.version) for c in listing.checkpoints):
-            return choose_segment(store, listing, version, broken)
-    return choose_segment(store, list_log(store), version, broken)
+            return listing
+    return list_log(store)
 
 
 def choose_segment(

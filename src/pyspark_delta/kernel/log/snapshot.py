@@ -29,7 +29,14 @@ from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA, REMOVE_SCHEMA, file_keys
 from pyspark_delta.kernel.log.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.replay import FileState, replay
-from pyspark_delta.kernel.log.segment import LogFile, LogSegment, load_segment
+from pyspark_delta.kernel.log.segment import (
+    LogFile,
+    LogListing,
+    LogSegment,
+    choose_segment,
+    list_log_for,
+    load_segment,
+)
 from pyspark_delta.kernel.log.table_state import TableState
 from pyspark_delta.kernel.protocol.actions import (
     DomainMetadata,
@@ -88,10 +95,20 @@ class Snapshot:
 
     @classmethod
     def load(
-        cls, store: LogStore, version: int | None = None, *, now_ms: Callable[[], int]
+        cls,
+        store: LogStore,
+        version: int | None = None,
+        *,
+        now_ms: Callable[[], int],
+        listing: LogListing | None = None,
     ) -> Self:
-        """The snapshot of `version`, or of the newest, from what the log directory holds."""
-        segment = load_segment(store, version)
+        """The snapshot of `version`, or of the newest, from what the log directory holds.
+
+        `listing` is one of `list_log_for`, for who has it already.
+        """
+        if listing is None:
+            listing = list_log_for(store, version)
+        segment = choose_segment(store, listing, version)
         checksum = None
         if segment.checksum is not None and segment.checksum.version == segment.version:
             checksum = read_checksum(store, segment.version)

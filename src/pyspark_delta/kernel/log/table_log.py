@@ -16,7 +16,7 @@ from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.history import commits_to_tell, read_history, version_at_time
 from pyspark_delta.kernel.log.json_frames import frames_from_commits
-from pyspark_delta.kernel.log.segment import LogFile, list_log
+from pyspark_delta.kernel.log.segment import LogFile, LogListing, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.actions import Action, CommitInfo
 from pyspark_delta.kernel.protocol.paths import (
@@ -84,9 +84,16 @@ class TableLog:
             return self._snapshot
 
     def snapshot_at(
-        self, version: int | None = None, timestamp: int | str | None = None
+        self,
+        version: int | None = None,
+        timestamp: int | str | None = None,
+        *,
+        listing: LogListing | None = None,
     ) -> Snapshot:
-        """The table as it was at a version, or at a time (ms since the epoch, or text)."""
+        """The table as it was at a version, or at a time (ms since the epoch, or text).
+
+        `listing` is one of `list_log_for` that version, for who has it already.
+        """
         if (version is None) == (timestamp is None):
             raise ValueError("give either a version or a timestamp")
         if timestamp is not None:
@@ -95,7 +102,7 @@ class TableLog:
             current = self._snapshot
         if current is not None and current.version == version:
             return current
-        return self.snapshot_type.load(self.store, version, now_ms=self.now_ms)
+        return self.snapshot_type.load(self.store, version, now_ms=self.now_ms, listing=listing)
 
     def get_changes(self, from_version: int) -> Iterator[tuple[int, list[Action]]]:
         """Every commit from `from_version` on with all of its actions, oldest first."""

@@ -20,7 +20,7 @@ from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.frames import add_files, remove_files
 from pyspark_delta.kernel.log.history import file_times
 from pyspark_delta.kernel.log.json_frames import LARGE_COMMIT_BYTES, frame_from_json
-from pyspark_delta.kernel.log.segment import LogFile, list_log
+from pyspark_delta.kernel.log.segment import LogFile, LogListing, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.ops.changed_files import (
@@ -108,18 +108,20 @@ def read_feed(
     *,
     mode: SchemaMode | None = None,
     is_unsafe: bool = False,
+    listing: LogListing | None = None,
 ) -> ChangeFeed:
     """The changes from the version of `start` to `end`.
 
     Their columns are those of `newest`, or of the range's end: there columns that are mapped are
     looked up without a `mode`, and others if `mode` says so and the newest ones do not fit.
-    `is_unsafe` reads also what no one schema fits, at the user's risk.
+    `is_unsafe` reads also what no one schema fits, at the user's risk.  `listing` is for who has
+    listed the log since `newest` was found.
     """
     first = Definition(version=start.version, metadata=start.metadata, protocol=start.protocol)
     found = [first]
     _check_recorded(first.metadata, first.version, first.version, end)
     commits = []
-    for commit in _commits(log, first.version, end):
+    for commit in _commits(log, first.version, end, listing):
         commits.append(commit)
         if commit.protocol is not None:
             check_readable(commit.protocol, log.store.root_uri)
@@ -242,15 +244,23 @@ def _has_lost(old: Metadata, new: Metadata) -> bool:
 # Commits.
 
 
-def _commits(log: TableLog, start: int, end: int) -> Iterator[_Commit]:
-    for file, data, time_ms in commit_files(log, start, end):
+def _commits(log: TableLog, start: int, end: int, listing: LogListing | None) -> Iterator[_Commit]:
+    for file, data, time_ms in commit_files(log, start, end, listing):
         yield _commit(file, data, time_ms, log.store.root_uri)
 
 
-def commit_files(log: TableLog, start: int, end: int) -> Iterator[tuple[LogFile, bytes, int]]:
-    """The commits of a range, each with its bytes and its file's time; none may be missing."""
+def commit_files(
+    log: TableLog, start: int, end: int, listing: LogListing | None = None
+) -> Iterator[tuple[LogFile, bytes, int]]:
+    """The commits of a range, each with its bytes and its file's time; none may be missing.
+
+    `listing` spares one of its own, where it begins early enough.
+    """
     store = log.store
-    listed = list_log(store, max(start - _COMMITS_BEFORE, 0)).commits
+    needed = max(start - _COMMITS_BEFORE, 0)
+    if listing is None or listing.start > needed:
+        listing = list_log(store, needed)
+    listed = listing.commits
     times = file_times(listed)
     wanted = [file for file in listed if start <= file.version <= end]
     _check_all_there(wanted, start, end)

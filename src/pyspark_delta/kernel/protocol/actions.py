@@ -393,7 +393,7 @@ class CommitInfo(Action):
             raise MalformedRecordError("CommitInfo is not an object")
         arguments: Json = {}
         extra: Json = {}
-        by_key = {f.key: f for f in cls.FIELDS}
+        by_key, _ = cls._table()
         for key, item in value.items():
             f = by_key.get(key)
             if f is None:

@@ -47,7 +47,9 @@ class LogName:
     format: str | None = None  # of a uuid checkpoint: json or parquet
 
 
-_V = r"(?P<version>[0-9]{20})"
+_VERSION_DIGITS = 20
+_COMMIT_NAME_LENGTH = _VERSION_DIGITS + len(".json")
+_V = rf"(?P<version>[0-9]{{{_VERSION_DIGITS}}})"
 _GRAMMAR: Mapping[LogFileKind, re.Pattern[str]] = {
     LogFileKind.COMMIT: re.compile(rf"{_V}\.json"),
     LogFileKind.CHECKSUM: re.compile(rf"{_V}\.crc"),
@@ -64,6 +66,11 @@ _GRAMMAR: Mapping[LogFileKind, re.Pattern[str]] = {
 
 def parse_log_name(name: str) -> LogName | None:
     """What `name` says, or None when the protocol gives it no meaning."""
+    # Nearly all of a long log are commits, and their names are read each time it is listed.
+    if len(name) == _COMMIT_NAME_LENGTH and name.endswith(".json") and name.isascii():
+        digits = name[:_VERSION_DIGITS]
+        if digits.isdigit() and int(digits) <= MAX_VERSION:
+            return LogName(kind=LogFileKind.COMMIT, version=int(digits))
     for kind, pattern in _GRAMMAR.items():
         if found := pattern.fullmatch(name):
             groups = found.groupdict()

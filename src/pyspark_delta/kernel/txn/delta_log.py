@@ -19,6 +19,7 @@ from typing import TypeVar, cast
 
 from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.log.checkpoint_writer import V2Format
+from pyspark_delta.kernel.log.segment import LogListing
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.table_log import TableLog, system_now_ms
 from pyspark_delta.kernel.scan.readable import ReadableSnapshot
@@ -101,10 +102,15 @@ class DeltaLog(TableLog):
         return cast("ReadableSnapshot", super().update())
 
     def snapshot_at(
-        self, version: int | None = None, timestamp: int | str | None = None
+        self,
+        version: int | None = None,
+        timestamp: int | str | None = None,
+        *,
+        listing: LogListing | None = None,
     ) -> ReadableSnapshot:
         """The table as it was at a version, or at a time (ms since the epoch, or text)."""
-        return cast("ReadableSnapshot", super().snapshot_at(version, timestamp))
+        found = super().snapshot_at(version, timestamp, listing=listing)
+        return cast("ReadableSnapshot", found)
 
     def start_transaction(self) -> OptimisticTransaction:
         """A transaction on the newest version, or on nothing where there is no table yet."""

@@ -17,6 +17,7 @@ from pyspark_delta.errors.table import (
     PropertyError,
     VersionNotFoundError,
 )
+from pyspark_delta.kernel.log.segment import list_log_for
 from pyspark_delta.kernel.ops.change_feed import SCHEMA_MODE, SchemaMode, no_changes, read_feed
 from pyspark_delta.kernel.ops.change_range import ChangeBounds
 from pyspark_delta.kernel.scan.locations import Locations
@@ -75,7 +76,8 @@ def changes_between(spark: SparkSession, log: DeltaLog, bounds: ChangeBounds) ->
         feed = no_changes(newest)
     else:
         first, last = versions
-        start = log.snapshot_at(version=first)
+        listing = list_log_for(log.store, first)
+        start = log.snapshot_at(version=first, listing=listing)
         check_retention(spark, log, start)
         vectors = VectorReader(Locations(log.store, allowed_stores(spark)))
         feed = read_feed(
@@ -86,6 +88,7 @@ def changes_between(spark: SparkSession, log: DeltaLog, bounds: ChangeBounds) ->
             vectors.read,
             mode=_schema_mode(spark),
             is_unsafe=_is_on(spark, _UNSAFE),
+            listing=listing,
         )
     table = ChangesOf(
         store=log.store,

@@ -88,7 +88,7 @@ def run_create_table(spark: SparkSession, definition: TableDefinition) -> None:
     if exists and not definition.replaces:
         return _check_exists(definition)
     if not exists and not definition.creates:
-        raise TableNotFoundError("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=name.shown)
+        raise TableNotFoundError("TABLE_OR_VIEW_NOT_FOUND", relationName=name.shown)
     if exists or (snapshot is not None and definition.replaces):
         _replace(spark, place, definition, snapshot)
     elif snapshot is not None and (not place.is_managed or _is_unfinished(snapshot)):
@@ -131,7 +131,9 @@ def check_clustering(
 def _check_exists(definition: TableDefinition) -> None:
     """There is such a table: fine if the user said so."""
     if not definition.if_not_exists:
-        raise TableAlreadyExistsError("DELTA_TABLE_ALREADY_EXISTS", tableName=definition.name.shown)
+        raise TableAlreadyExistsError(
+            "TABLE_OR_VIEW_ALREADY_EXISTS", relationName=definition.name.shown
+        )
 
 
 def _check_definition(spark: SparkSession, definition: TableDefinition) -> None:

@@ -25,6 +25,7 @@ from pyspark_delta.spark.jvm.partition_directories import (
     passing,
 )
 from pyspark_delta.spark.jvm.stand_ins import StandIns
+from pyspark_delta.spark.jvm.thrown_errors import thrown_in_java
 
 _SOURCES = "org.apache.spark.sql.execution.datasources"
 # What Hadoop escapes when it makes a URI of a path: of ASCII, all but these.
@@ -95,7 +96,8 @@ class FileIndexProxy:
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:
         note_caller(self._jvm)
-        with noted_errors():
+        # Spark asks while a query runs, which nobody here started: Java must see what went wrong.
+        with thrown_in_java(self._jvm), noted_errors():
             groups, left = self.source.groups(
                 filters_of(self._jvm, partition_filters), filters_of(self._jvm, data_filters)
             )
@@ -106,7 +108,7 @@ class FileIndexProxy:
             return partition_directories(self._jvm, schema, groups)
 
     def inputFiles(self) -> Any:
-        with noted_errors():
+        with thrown_in_java(self._jvm), noted_errors():
             groups, _ = self.source.groups([], [])
         locations = "\0".join(groups.prefix + name for name in groups.names.to_pylist())
         uris = _ESCAPED_IN_URI.sub(lambda found: quote(found[0]), locations)

@@ -20,6 +20,12 @@ def relation_frame(jvm: JvmSession, name: Sequence[str]) -> DataFrame:
     return plan_frame(jvm, relation(jvm.seq(name), no_options, False))
 
 
+def shows_one_table(view: DataFrame) -> bool:
+    """Whether each row of a view is a row of one relation: nothing is joined or summed up."""
+    found = _chain(view._jdf.queryExecution().analyzed())
+    return found[-1].children().isEmpty() and all(node.nodeName() != "Aggregate" for node in found)
+
+
 def shows_all_rows(view: DataFrame, table: DataFrame) -> bool:
     """Whether a view is a table, or columns of it, and nothing is renamed, computed or filtered.
 

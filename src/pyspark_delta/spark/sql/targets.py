@@ -23,7 +23,12 @@ from pyspark_delta.spark.jvm.file_index import sources_in
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.missing_tables import missing_table
 from pyspark_delta.spark.jvm.path_catalog import PATH_DATABASE
-from pyspark_delta.spark.jvm.view_plans import catalog_name, relation_frame, shows_all_rows
+from pyspark_delta.spark.jvm.view_plans import (
+    catalog_name,
+    relation_frame,
+    shows_all_rows,
+    shows_one_table,
+)
 from pyspark_delta.spark.reader import read_snapshot
 from pyspark_delta.spark.snapshot_source import SnapshotSource
 from pyspark_delta.spark.table_access import hadoop_location
@@ -70,10 +75,11 @@ def _table_behind(
     """The table that a view shows; None when there is no Delta table in it."""
     view = relation_frame(JvmSession(spark), name)
     sources = sources_in(view)
-    if len(sources) != 1 or not isinstance(sources[0], SnapshotSource):
+    if not sources:
         return None
     source = sources[0]
-    if not is_temporary:
+    is_simple = is_temporary and shows_one_table(view)
+    if not isinstance(source, SnapshotSource) or not is_simple:
         raise OperationNotAllowedError("DELTA_UNSUPPORTED_SOURCE", operation=verb)
     place = hadoop_location(source.snapshot.store.root_uri)
     whole = read_snapshot(spark, source.snapshot)
