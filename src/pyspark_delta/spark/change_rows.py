@@ -37,6 +37,7 @@ from pyspark_delta.spark.jvm.table_plan import (
     with_columns,
     without_deleted_rows,
 )
+from pyspark_delta.spark.jvm.unions import coalesced_plan, union_plan
 from pyspark_delta.spark.reader import TIME_ZONE, prepare_for
 from pyspark_delta.spark.scan_columns import files_schema, table_columns
 from pyspark_delta.spark.snapshot_source import VECTOR
@@ -153,26 +154,20 @@ def change_frame(
 ) -> DataFrame:
     """The rows of the files; `is_stream` for a batch of a stream."""
     inferred, told = changed.inferred, changed.told
-    frames = []
+    plans = []
     if inferred.num_rows or not told.num_rows:
-        frames.append(
-            _frame(
-                jvm,
-                table,
-                inferred,
-                changed.marks,
-                "inferred",
-                is_stream,
-                has_ids=changed.has_ids,
-            )
+        has_ids = changed.has_ids
+        plans.append(
+            _plan(jvm, table, inferred, changed.marks, "inferred", is_stream, has_ids=has_ids)
         )
     if told.num_rows:
-        frames.append(_frame(jvm, table, told, changed.marks, "told", is_stream))
-    frame = frames[0] if len(frames) == 1 else frames[0].union(frames[1])
-    return frame if is_stream else _packed(jvm, frame, inferred, told)
+        plans.append(_plan(jvm, table, told, changed.marks, "told", is_stream))
+    # One plan, so that Spark analyses it once.
+    plan = plans[0] if len(plans) == 1 else union_plan(jvm, plans)
+    return data_frame(jvm, plan if is_stream else _packed(jvm, plan, inferred, told))
 
 
-def _packed(jvm: JvmSession, frame: DataFrame, *tables: pa.Table) -> DataFrame:
+def _packed(jvm: JvmSession, plan: Any, *tables: pa.Table) -> Any:
     """The same rows by fewer tasks, where files are many and small.
 
     Spark takes opening a file for as dear as reading four megabytes, so that it gives a task 32 of
@@ -180,14 +175,14 @@ def _packed(jvm: JvmSession, frame: DataFrame, *tables: pa.Table) -> DataFrame:
     """
     num_files = sum(table.num_rows for table in tables)
     if num_files <= _FEW_FILES:
-        return frame
+        return plan
     num_bytes = sum(pc.sum(table.column("size")).as_py() or 0 for table in tables)
     least = _TASKS_PER_CORE * jvm.spark.sparkContext.defaultParallelism
     tasks = max(least, -(-num_bytes // _TASK_BYTES))
-    return frame.coalesce(tasks) if num_files > _FEW_FILES * tasks else frame
+    return coalesced_plan(jvm, plan, tasks) if num_files > _FEW_FILES * tasks else plan
 
 
-def _frame(
+def _plan(
     jvm: JvmSession,
     table: ChangesOf,
     files: pa.Table,
@@ -196,7 +191,7 @@ def _frame(
     is_stream: bool,
     *,
     has_ids: bool = False,
-) -> DataFrame:
+) -> Any:
     metadata, is_told = table.metadata, how == "told"
     source = ChangeSource(
         ChosenFiles(table.store, files, protocol=table.protocol, metadata=metadata),
@@ -230,4 +225,4 @@ def _frame(
         TableColumn(name=COMMIT_VERSION, expression=_VERSION),
         TableColumn(name=COMMIT_TIMESTAMP, expression=_TIME),
     ]
-    return data_frame(jvm, with_columns(jvm, plan, columns))
+    return with_columns(jvm, plan, columns)
