@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import ParseException
+from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_delta import DeltaTable, enable
@@ -167,7 +166,7 @@ def test_files_outside_need_the_word_of_the_session(
     clone = DeltaTable.forPath(session, str(source.path)).clone(str(tmp_path / "c"), True)
     assert clone.toDF().count() == 3
     session.conf.unset(ALLOWED)
-    with pytest.raises(Py4JJavaError, match="DELTA_UNSAFE_PATH"):
+    with pytest.raises(PySparkException, match="DELTA_UNSAFE_PATH"):
         clone.toDF().count()
     session.conf.set(ALLOWED, str(source.path))
     assert clone.toDF().count() == 3
