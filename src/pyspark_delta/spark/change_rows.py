@@ -29,9 +29,9 @@ from pyspark_delta.spark.chosen_rows import ChosenSource
 from pyspark_delta.spark.deleted_rows import stretch_bits
 from pyspark_delta.spark.jvm.file_index import scan_plan
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.plans import plan_frame
 from pyspark_delta.spark.jvm.table_plan import (
     TableColumn,
-    data_frame,
     metadata_name,
     quoted_name,
     with_columns,
@@ -164,7 +164,7 @@ def change_frame(
         plans.append(_plan(jvm, table, told, changed.marks, "told", is_stream))
     # One plan, so that Spark analyses it once.
     plan = plans[0] if len(plans) == 1 else union_plan(jvm, plans)
-    return data_frame(jvm, plan if is_stream else _packed(jvm, plan, inferred, told))
+    return plan_frame(jvm, plan if is_stream else _packed(jvm, plan, inferred, told))
 
 
 def _packed(jvm: JvmSession, plan: Any, *tables: pa.Table) -> Any:

@@ -27,9 +27,9 @@ from pyspark_delta.spark.chosen_rows import ChosenSource
 from pyspark_delta.spark.deleted_rows import row_bits
 from pyspark_delta.spark.jvm.file_index import scan_plan
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.plans import plan_frame
 from pyspark_delta.spark.jvm.table_plan import (
     TableColumn,
-    data_frame,
     metadata_name,
     quoted_name,
     with_columns,
@@ -91,7 +91,7 @@ def located_rows(
     plan = scan_plan(jvm, source, scanned)
     if source.has_vectors:
         plan = without_deleted_rows(jvm, plan, VECTOR, hidden)
-    return LocatedRows(files=files, frame=data_frame(jvm, with_columns(jvm, plan, columns)))
+    return LocatedRows(files=files, frame=plan_frame(jvm, with_columns(jvm, plan, columns)))
 
 
 class _LocatedSource(ChosenSource):

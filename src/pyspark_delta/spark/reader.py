@@ -20,8 +20,8 @@ from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.spark.allowed_places import allowed_stores
 from pyspark_delta.spark.jvm.file_index import scan_plan
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.plans import plan_frame
 from pyspark_delta.spark.jvm.table_plan import (
-    data_frame,
     metadata_name,
     quoted_name,
     with_columns,
@@ -61,7 +61,7 @@ def read_snapshot(
 
 def read_source(jvm: JvmSession, source: SnapshotSource) -> DataFrame:
     """The rows of a source's files."""
-    return data_frame(jvm, source_plan(jvm, source))
+    return plan_frame(jvm, source_plan(jvm, source))
 
 
 def prepare_for(jvm: JvmSession, mode: ColumnMappingMode) -> None:

@@ -22,11 +22,11 @@ from pyspark_delta.kernel.protocol.types import DataType
 from pyspark_delta.spark.jvm.catalyst import column_of, expression_of
 from pyspark_delta.spark.jvm.filters import Filter, filters_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.plans import plan_frame
 from pyspark_delta.spark.jvm.table_plan import quoted_name
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical"
-_DATASET = "org.apache.spark.sql.classic.Dataset$"
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 _SHOWN_FIELDS = 25
 # Two columns that are equal: the optimizer, which takes longer than all else here, leaves it so.
@@ -91,7 +91,7 @@ def find(
     listed = _concatenated(jvm, [_parsed(jvm, texts)] if texts else [], own)
     names = [*texts, *named]
     project = jvm.java_class(f"{_PLANS}.Project")(listed, scope.plan)
-    plan = jvm.java_class(_DATASET).ofRows(jvm.session, project).queryExecution().analyzed()
+    plan = plan_frame(jvm, project)._jdf.queryExecution().analyzed()
     is_plain = plan.nodeName() == "Project" and plan.projectList().size() == len(names)
     is_plain = is_plain and plan.child().fastEquals(scope.plan)
     if not is_plain:
@@ -297,7 +297,7 @@ class JoinedRows:
         more = [_alias(jvm, expression_of(jvm, each), name) for name, each in values.items()]
         listed = _concatenated(jvm, [self._listed], more)
         project = jvm.java_class(f"{_PLANS}.Project")(listed, self._plan)
-        plan = jvm.java_class(_DATASET).ofRows(jvm.session, project).queryExecution().analyzed()
+        plan = plan_frame(jvm, project)._jdf.queryExecution().analyzed()
         return JoinedRows(jvm, self._plan, [plan.projectList()])
 
     def select(self, choice: str, choice_name: str, texts: Mapping[str, str]) -> DataFrame:
@@ -314,14 +314,14 @@ class JoinedRows:
         filtered = jvm.java_class(f"{_PLANS}.Filter")(is_chosen, first)
         made = self._cleaned(texts, filtered, self._listed.appended(attribute))
         plan = project(made, filtered)
-        return jvm.data_frame(jvm.java_class(_DATASET).ofRows(jvm.session, plan))
+        return plan_frame(jvm, plan)
 
     def _cleaned(self, texts: Mapping[str, str], plan: Any, listed: Any) -> Any:
         """Texts over a plan, with what the names in them stand for in their places."""
         jvm = self._jvm
         project = jvm.java_class(f"{_PLANS}.Project")
         upper = project(_parsed(jvm, texts), project(listed, plan))
-        found = jvm.java_class(_DATASET).ofRows(jvm.session, upper).queryExecution().analyzed()
+        found = plan_frame(jvm, upper)._jdf.queryExecution().analyzed()
         rule = jvm.java_class("org.apache.spark.sql.catalyst.optimizer.CollapseProject$")
         return rule.buildCleanedProjectList(found.projectList(), found.child().projectList())
 

@@ -22,7 +22,7 @@ def table_plan(jvm: JvmSession, data: DataFrame, catalog_table: Any) -> Any:
 
 def plan_frame(jvm: JvmSession, plan: Any) -> DataFrame:
     """The DataFrame of a plan, which is analysed now."""
-    dataset = jvm.java_class("org.apache.spark.sql.classic.Dataset")
+    dataset = jvm.java_class("org.apache.spark.sql.classic.Dataset$")
     return jvm.data_frame(dataset.ofRows(jvm.session, plan))
 
 

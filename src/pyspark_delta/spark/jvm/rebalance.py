@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.plans import plan_frame
 
 _PLAN = "org.apache.spark.sql.catalyst.plans.logical.RebalancePartitions"
 _ADAPTIVE = "spark.sql.adaptive."
@@ -31,8 +32,7 @@ def rebalanced(
         jvm.none(),  # as many parts as it takes
         some_long,
     )
-    dataset = jvm.java_class("org.apache.spark.sql.classic.Dataset$")
-    return jvm.data_frame(dataset.ofRows(jvm.session, moved))
+    return plan_frame(jvm, moved)
 
 
 def rebalance_settings(num_bytes: int) -> dict[str, str]:

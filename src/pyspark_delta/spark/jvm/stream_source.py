@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
-from pyspark_delta.spark.jvm.table_plan import data_frame
+from pyspark_delta.spark.jvm.plans import plan_frame
 from pyspark_delta.spark.jvm.thrown_errors import thrown_in_java
 from pyspark_delta.spark.jvm.versions import moved_class
 
@@ -210,4 +210,4 @@ def stream_frame(jvm: JvmSession, source: StreamSource, shape: DataFrame) -> Dat
         jvm.java_class("org.apache.spark.sql.catalyst.streaming.Unassigned$"),
         jvm.session,
     )
-    return data_frame(jvm, relation)
+    return plan_frame(jvm, relation)

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.plans import plan_frame
 from pyspark_delta.spark.jvm.thrown_errors import thrown_in_java
 
 _WRITER = "org.apache.spark.sql.classic.DataStreamWriter"
@@ -108,8 +109,7 @@ def executed_frame(jvm: JvmSession, data: DataFrame) -> DataFrame:
     arguments = (frame.queryExecution().toRdd(), frame, is_streaming)
     more = jvm.remembered("fromDataset", lambda: _default_of(logical_rdd, "fromDataset", 4))
     node = logical_rdd.fromDataset(*arguments, *more)
-    dataset = jvm.java_class("org.apache.spark.sql.classic.Dataset$")
-    return jvm.data_frame(dataset.ofRows(jvm.session, node))
+    return plan_frame(jvm, node)
 
 
 def _default_of(scala_object: Any, method: str, position: int) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.protocol.types import BOOLEAN, DataType
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.plans import plan_frame
 
 METADATA = "_metadata"
 """The hidden column in which Spark tells what it knows of a row's file, unless a column has it."""
@@ -42,12 +43,6 @@ class TableColumn:
     expression: str
     cast_to: DataType | None = None
     metadata: str = "{}"
-
-
-def data_frame(jvm: JvmSession, plan: Any) -> DataFrame:
-    """The DataFrame of a plan."""
-    dataset = jvm.java_class("org.apache.spark.sql.classic.Dataset$")
-    return jvm.data_frame(dataset.ofRows(jvm.session, plan))
 
 
 def metadata_name(columns: Iterable[str]) -> str:
@@ -139,7 +134,7 @@ def frame_with_own_struct(jvm: JvmSession, data: DataFrame) -> DataFrame:
     if not _MADE.is_set():
         return data
     plan = data._jdf.queryExecution().analyzed()
-    return data_frame(jvm, with_own_struct(jvm, plan)) if has_hidden_struct(plan) else data
+    return plan_frame(jvm, with_own_struct(jvm, plan)) if has_hidden_struct(plan) else data
 
 
 def has_hidden_struct(plan: Any) -> bool:
@@ -185,7 +180,7 @@ def _hidden_tag(jvm: JvmSession) -> Any:
 
 
 def _analyzed(jvm: JvmSession, plan: Any) -> Any:
-    return data_frame(jvm, plan)._jdf.queryExecution().analyzed()
+    return plan_frame(jvm, plan)._jdf.queryExecution().analyzed()
 
 
 def quoted_name(name: str) -> str:

@@ -25,6 +25,7 @@ from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allowed_stores
 from pyspark_delta.spark.chosen_rows import ChosenSource
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.plans import plan_frame
 from pyspark_delta.spark.jvm.settings import all_settings
 from pyspark_delta.spark.jvm.stream_source import (
     QueryRun,
@@ -32,7 +33,6 @@ from pyspark_delta.spark.jvm.stream_source import (
     StreamSource,
     stream_frame,
 )
-from pyspark_delta.spark.jvm.table_plan import data_frame
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.reader import TIME_ZONE, source_plan
 from pyspark_delta.spark.streaming.change_rows import change_rows
@@ -148,7 +148,7 @@ class DeltaSource(StreamSource):
             metadata=definition.metadata,
         )
         source = ChosenSource(chosen, zone, allowed=lambda: allowed_stores(self._spark))
-        return data_frame(jvm, source_plan(jvm, source, is_stream=True))
+        return plan_frame(jvm, source_plan(jvm, source, is_stream=True))
 
     def _definition(self) -> StreamDefinition:
         try:
