@@ -189,11 +189,8 @@ def test_columns_that_nobody_asks_for_are_not_read(spark: SparkSession, table: P
     assert scan.requiredSchema().length() == 1
 
 
-def test_many_small_files_are_few_tasks(
-    spark: SparkSession, table_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_small_files_are_few_tasks(spark: SparkSession, table_path: Path) -> None:
     enable(spark)
-    monkeypatch.setattr("pyspark_delta.spark.change_rows._TASKS_PER_CORE", 1)
     cores = spark.sparkContext.defaultParallelism
     count = cores * 32 + 1
     writer = spark.range(0, count, 1, count).write.format("delta")

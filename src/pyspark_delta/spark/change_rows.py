@@ -7,7 +7,7 @@ and a filter on version, time or kind leaves files unopened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +104,13 @@ class ChangeSource(ChosenSource):
         self._partition_schema = self._partition_schema.add(*fields)
 
     @property
+    def options(self) -> Mapping[str, str]:
+        own = super().options
+        # A tiny file is one read: asking for its parts at once takes longer than getting them.
+        is_tiny = self.size_in_bytes < _TINY_BYTES * self.snapshot.num_files
+        return {_READS_AT_ONCE: "false", **own} if is_tiny else own
+
+    @property
     def identity(self) -> tuple[str, ...]:
         root_uri, table_id, _ = own = super().identity
         return own if self._of is None else (root_uri, table_id, self._of)
@@ -145,8 +152,9 @@ class ChangeSource(ChosenSource):
 
 
 _FEW_FILES = 32
-_TASKS_PER_CORE = 2
 _TASK_BYTES = 32 << 20
+_TINY_BYTES = 1 << 20
+_READS_AT_ONCE = "parquet.hadoop.vectored.io.enabled"
 
 
 def change_frame(
@@ -177,8 +185,7 @@ def _packed(jvm: JvmSession, plan: Any, *tables: pa.Table) -> Any:
     if num_files <= _FEW_FILES:
         return plan
     num_bytes = sum(pc.sum(table.column("size")).as_py() or 0 for table in tables)
-    least = _TASKS_PER_CORE * jvm.spark.sparkContext.defaultParallelism
-    tasks = max(least, -(-num_bytes // _TASK_BYTES))
+    tasks = max(jvm.spark.sparkContext.defaultParallelism, -(-num_bytes // _TASK_BYTES))
     return coalesced_plan(jvm, plan, tasks) if num_files > _FEW_FILES * tasks else plan
 
 
