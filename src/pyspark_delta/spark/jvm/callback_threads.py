@@ -12,6 +12,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JError
+
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.private_fields import private_value
 
@@ -66,10 +68,14 @@ def _end_dead() -> None:
             caller = _CALLERS.popleft()
         except IndexError:
             return  # another caller is looking, too
-        if caller.thread.isAlive():
+        try:
+            is_alive = caller.thread.isAlive()
+            if not is_alive:
+                caller.close()
+        except Py4JError:
+            continue  # its JVM is gone, and all connections with it: no reason to fail a query
+        if is_alive:
             _CALLERS.append(caller)
-        else:
-            caller.close()
 
 
 def _client(jvm: JvmSession) -> Any:
