@@ -254,6 +254,11 @@ def point_filter(bench: Bench) -> Iterator[Result]:
     times = in_turns(name, works, rounds=sizes.rounds, warm_up=sizes.warm_up)
     note = f"ours and delta-spark open 1 file, Parquet asks all {files:,} footers"
     yield median_result(name, times, [Bar(peer=DELTA_SPARK, at_most=0.5)], note)
+    name = f"count the rows of {files:,} files, and the ends of a column"
+    times = in_turns(
+        name, bench.all_works("extent", path), rounds=sizes.rounds, warm_up=sizes.warm_up
+    )
+    yield median_result(name, times, [Bar(peer=DELTA_SPARK, at_most=1.0)])
 
 
 def small_table(bench: Bench) -> Iterator[Result]:

@@ -92,6 +92,17 @@ def totals(spark: SparkSession, path: str, format: str, columns: list[str]) -> T
     return Timed(done.seconds, _plain(done.answer))
 
 
+def extent(spark: SparkSession, path: str, format: str) -> Timed:
+    """How many rows there are, and the ends of their keys."""
+
+    def work() -> list[Any]:
+        frame = spark.read.format(format).load(path)
+        return list(frame.agg(F.count("*"), F.min("id"), F.max("id")).collect()[0])
+
+    done = timed(work)
+    return Timed(done.seconds, _plain(done.answer))
+
+
 def find(spark: SparkSession, path: str, format: str, key: int) -> Timed:
     """The row of a key, and how many files were opened for it."""
     frames: list[DataFrame] = []
@@ -313,6 +324,7 @@ TASKS: dict[str, Callable[..., Timed]] = {
         copy,
         scan,
         totals,
+        extent,
         find,
         digest,
         delete,

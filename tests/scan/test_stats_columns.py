@@ -134,7 +134,8 @@ def test_statistics_have_physical_names() -> None:
 
 
 def test_counts_and_bounds_come_out_of_the_json() -> None:
-    row = {"numRecords": 10, "nullCount x": 2, "minValues x": -5, "maxValues x": 7}
+    row = {"numRecords": 10, "tightBounds": None}
+    row |= {"nullCount x": 2, "minValues x": -5, "maxValues x": 7}
     assert parsed([stats_of(-5, 7, nulls=2)]) == [row]
     spaced = json.dumps(json.loads(stats_of(-5, 7, nulls=2)), indent=2) + "\n"
     assert parsed([spaced, stats_of(-5, 7, nulls=2)]) == [row, row]
@@ -150,7 +151,13 @@ def test_no_files_are_no_trouble() -> None:
     assert struct_stats(pa.chunked_array([], pa.struct([])), [leaf(DATE)]).num_rows == 0
 
 
-NOTHING = {"numRecords": None, "nullCount x": None, "minValues x": None, "maxValues x": None}
+NOTHING = {
+    "numRecords": None,
+    "tightBounds": None,
+    "nullCount x": None,
+    "minValues x": None,
+    "maxValues x": None,
+}
 BROKEN = [
     None,
     "",
@@ -366,7 +373,7 @@ def structs(values: list[Any], kind: pa.DataType) -> pa.ChunkedArray:
 def test_the_structs_of_checkpoints_give_the_same_columns() -> None:
     table = struct_stats(structs([5, None], pa.int32()), [leaf(LONG)])
     assert table.to_pylist() == [
-        {"numRecords": 3, "nullCount x": 1, "minValues x": 5, "maxValues x": 5},
+        {**NOTHING, "numRecords": 3, "nullCount x": 1, "minValues x": 5, "maxValues x": 5},
         NOTHING,
     ]
     assert table.schema.equals(parse_stats(pa.chunked_array([["{}"]]), [leaf(LONG)]).schema)

@@ -15,8 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark_delta.kernel.log.chosen_files import ChosenFiles
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.scan.locations import Locations
+from pyspark_delta.kernel.scan.log_answers import Answers, Asked
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.spark.allowed_places import allowed_stores
+from pyspark_delta.spark.jvm.filters import Filter
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.reader import TIME_ZONE, read_source
 from pyspark_delta.spark.snapshot_source import SnapshotSource
@@ -42,6 +44,11 @@ class ChosenSource(SnapshotSource):
     @property
     def identity(self) -> tuple[str, ...]:
         return (self.snapshot.store.root_uri, self.snapshot.metadata.id, f"files {self._key}")
+
+    def answers(
+        self, partition_filters: Sequence[Filter], asked: Sequence[Asked]
+    ) -> Answers | None:
+        return None  # whoever chose files means to read them
 
 
 def chosen_rows(

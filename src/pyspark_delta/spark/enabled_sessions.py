@@ -11,6 +11,8 @@ from pyspark_delta.kernel.txn.hooks import CommitEvent, Hook, shared_runner
 from pyspark_delta.spark.delta_spark_confs import drop_delta_spark_catalog
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.last_commit import note_last_commit
+from pyspark_delta.spark.jvm.log_aggregates import answered
+from pyspark_delta.spark.jvm.optimizer_rule import install_rule, remove_rule
 from pyspark_delta.spark.jvm.path_catalog import install_path_catalog, remove_path_catalog
 from pyspark_delta.spark.jvm.relation_cache import install_relation_cache, remove_relation_cache
 from pyspark_delta.spark.jvm.session_catalog import keep_session_catalog, release_session_catalog
@@ -58,6 +60,7 @@ def turn_on(spark: SparkSession) -> None:
         install_relation_cache(jvm, plans.find_plan)
         install_path_catalog(jvm, plans)
         install_table_functions(jvm, table_functions(spark))
+        install_rule(jvm, answered)
         keep_session_catalog(jvm)
         spark.conf.set(MARK, "true")
         shared_runner().add(_LAST_COMMIT)
@@ -77,6 +80,7 @@ def turn_off(spark: SparkSession) -> None:
         remove_relation_cache(jvm)
         remove_path_catalog(jvm)
         remove_table_functions(jvm, list(table_functions(spark)))
+        remove_rule(jvm)
         release_session_catalog(jvm)
 
 

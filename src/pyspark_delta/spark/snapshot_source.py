@@ -5,8 +5,8 @@ Pruning and skipping happen here, on Arrow; no Python object is made for a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from pyspark_delta.kernel.scan.binding import bind
 from pyspark_delta.kernel.scan.evaluation import evaluate
 from pyspark_delta.kernel.scan.generated_filters import implied_partition_filter
 from pyspark_delta.kernel.scan.locations import Locations
+from pyspark_delta.kernel.scan.log_answers import Answers, Asked, answers_from_log
 from pyspark_delta.kernel.scan.plan import ScanPlan, mapping_mode, plan_scan
 from pyspark_delta.kernel.scan.predicates import (
     TRUE,
@@ -137,9 +138,33 @@ class SnapshotSource(ScanSource):
         if exact != TRUE:
             passed = _is_true(exact, plan, partitions)
             files, partitions = files.filter(passed), partitions.filter(passed)
-        self.reads.append(ScanRead(whole, files.num_rows))
-        del self.reads[:-_MOST_READS]
+        self._note(whole, files.num_rows)
         return self._grouped(files, partitions), left
+
+    def answers(
+        self, partition_filters: Sequence[Filter], asked: Sequence[Asked]
+    ) -> Answers | None:
+        where = conjunction(self._predicate(each) for each in partition_filters)
+        if has_unknown(where):
+            return None
+        if self._mode is not ColumnMappingMode.NONE:
+            asked = [self._logical(each) for each in asked]
+        found = answers_from_log(self.snapshot, where, asked, time_zone=self._time_zone)
+        if found is not None:
+            self._note(where, found.num_files)
+        return found
+
+    def drops_deleted_rows(self, columns: Set[str]) -> bool:
+        return VECTOR in columns
+
+    def _note(self, read: Predicate, num_files: int) -> None:
+        self.reads.append(ScanRead(read, num_files))
+        del self.reads[:-_MOST_READS]
+
+    def _logical(self, asked: Asked) -> Asked:
+        if asked.column is None:
+            return asked
+        return replace(asked, column=self._logical_path((asked.column,))[0])
 
     def _planned(self, predicate: Predicate) -> ScanPlan:
         def planned(allowed: Sequence[LogStore]) -> ScanPlan:

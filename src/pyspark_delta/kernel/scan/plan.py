@@ -7,8 +7,9 @@ PROTOCOL.md, "Reader Version Requirements", "Per-file Statistics".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,6 +55,7 @@ PLANNED_COLUMNS = (
 )
 """What a plan tells of a file, as the log has it; `location` and `isAbsolute` come behind."""
 
+T = TypeVar("T")
 _TYPE_WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
 
 
@@ -156,15 +158,28 @@ def select_files(
     if predicate == TRUE:
         return snapshot.files_with(columns)
     names = list(dict.fromkeys([*columns, "path", "partitionValues"]))
+    metadata = snapshot.metadata
+    return of_files(
+        snapshot,
+        names,
+        lambda files, state: _chosen(files, state, metadata, predicate, time_zone),
+    ).select(list(columns))
+
+
+def of_files(
+    snapshot: Snapshot, columns: Sequence[str], make: Callable[[pa.Table, FileState], T]
+) -> T:
+    """What `make` makes of all live files and of the state that they are of, row by row.
+
+    When it meets a broken checkpoint that can be left aside, it is called again.
+    """
     while True:
         state = snapshot.file_state
-        files = snapshot.files_with(names)
+        files = snapshot.files_with(columns)
         if snapshot.file_state is not state:
             continue  # a broken checkpoint was left aside, and with it the order of the files
         try:
-            return _chosen(files, state, snapshot.metadata, predicate, time_zone).select(
-                list(columns)
-            )
+            return make(files, state)
         except CorruptLogError as error:
             if error.condition != "DELTA_MALFORMED_CHECKPOINT":
                 raise

@@ -17,6 +17,8 @@ from pyspark_delta.kernel.scan.stats_bounds import Side
 from pyspark_delta.kernel.scan.stats_columns import (
     NULL_COUNT,
     NUM_RECORDS,
+    ROWS_ALONE,
+    TIGHT_BOUNDS,
     Leaf,
     parse_pieces,
     parse_stats,
@@ -53,7 +55,8 @@ def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf])
     # Two threads may parse the same: that is a waste, and no harm.
     missing = [leaf for leaf in leaves if leaf not in kept]
     if missing:
-        typed = part.source.parsed_stats([leaf.physical_path for leaf in missing])
+        paths = [leaf.physical_path for leaf in missing if leaf != ROWS_ALONE]
+        typed = part.source.parsed_stats(paths)
         if typed is not None:
             _keep(kept, struct_stats(typed, missing), missing)
     missing = [leaf for leaf in leaves if leaf not in kept]
@@ -78,4 +81,5 @@ def _keep(kept: dict[Leaf, pa.Table], parsed: pa.Table, leaves: Sequence[Leaf]) 
     present = set(parsed.schema.names)
     for leaf in leaves:
         names = [stat_name(stat, leaf.path) for stat in stats]
-        kept[leaf] = parsed.select([NUM_RECORDS, *(name for name in names if name in present)])
+        found = (name for name in names if name in present)
+        kept[leaf] = parsed.select([NUM_RECORDS, TIGHT_BOUNDS, *found])

@@ -8,7 +8,7 @@ all others lie.  What is not known, or not readable, is null.  What follows from
 >>> leaf = Leaf(path=("n",), physical_path=("n",), data_type=LONG, is_ordered=True)
 >>> text = '{"numRecords":3,"minValues":{"n":1},"maxValues":{"n":7},"nullCount":{"n":0}}'
 >>> parse_stats(pa.chunked_array([[text, None, "?"]]), [leaf]).to_pylist()[0]
-{'numRecords': 3, 'nullCount n': 0, 'minValues n': 1, 'maxValues n': 7}
+{'numRecords': 3, 'tightBounds': None, 'nullCount n': 0, 'minValues n': 1, 'maxValues n': 7}
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ from pyspark_delta.kernel.scan.stats_bounds import (
 
 NUM_RECORDS = "numRecords"
 NULL_COUNT = "nullCount"
+TIGHT_BOUNDS = "tightBounds"
 
 # A slice is read at once; one that Arrow refuses is cut into pieces, whose rows are then read by
 # themselves if need be.
@@ -86,13 +87,22 @@ class Leaf:
     was_float: bool = False
 
 
+ROWS_ALONE = Leaf(path=(), physical_path=(), data_type=VARIANT, is_ordered=False)
+"""No column: for who wants to know how many rows the files have, and nothing else."""
+
+
 def stats_leaves(predicate: Predicate, metadata: Metadata) -> tuple[Leaf, ...]:
     """The leaves whose statistics may tell something about `predicate`, each once."""
+    return column_leaves(columns_of(bind(predicate, metadata.schema, lenient=True)), metadata)
+
+
+def column_leaves(paths: Iterable[Path], metadata: Metadata) -> tuple[Leaf, ...]:
+    """The leaves at these paths: those that statistics may tell something of."""
     schema = metadata.schema
     mode = ColumnMappingMode.parse(metadata.configuration.get(MODE_KEY))
     partitions = {name.lower() for name in metadata.partition_columns}
     leaves = []
-    for path in columns_of(bind(predicate, schema, lenient=True)):
+    for path in paths:
         f = schema.find(path)
         if f is None or path[0].lower() in partitions:
             continue
@@ -144,9 +154,9 @@ def struct_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> p
         if f.side is not None:
             return found
         try:
-            return found.cast(pa.int64())
+            return found.cast(f.kind)
         except pa.ArrowException:
-            return pa.nulls(len(array), pa.int64())
+            return pa.nulls(len(array), f.kind)
 
     return _table(leaves, values, struct_bound)
 
@@ -169,8 +179,13 @@ class _RawField:
 
 
 def _raw_fields(leaves: Sequence[Leaf]) -> list[_RawField]:
-    fields = [_RawField(NUM_RECORDS, (NUM_RECORDS,), pa.int64(), LONG)]
+    fields = [
+        _RawField(NUM_RECORDS, (NUM_RECORDS,), pa.int64(), LONG),
+        _RawField(TIGHT_BOUNDS, (TIGHT_BOUNDS,), pa.bool_(), BOOLEAN),
+    ]
     for leaf in leaves:
+        if leaf == ROWS_ALONE:
+            continue
         name = stat_name(NULL_COUNT, leaf.path)
         fields.append(_RawField(name, (NULL_COUNT, *leaf.physical_path), pa.int64(), LONG))
         kind = raw_type(leaf.data_type)

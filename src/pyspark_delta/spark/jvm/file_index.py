@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 from urllib.parse import quote
 
 from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.kernel.scan.log_answers import Answers, Asked
 from pyspark_delta.spark.jvm.callback_errors import noted_errors
 from pyspark_delta.spark.jvm.callback_threads import note_caller
 from pyspark_delta.spark.jvm.filters import Filter, filters_of
@@ -72,6 +73,16 @@ class ScanSource(ABC):
     ) -> tuple[FileGroups, list[int]]:
         """The files to read, and which partition filters are left to do, by position."""
 
+    def answers(
+        self, partition_filters: Sequence[Filter], asked: Sequence[Asked]
+    ) -> Answers | None:
+        """What is asked of the rows that pass, without reading them; None when that cannot be."""
+        return None
+
+    def drops_deleted_rows(self, columns: Set[str]) -> bool:
+        """Whether a filter that needs these columns is the one by which deleted rows go."""
+        return False
+
 
 class FileIndexProxy:
     """The object that Java calls.  Method names are Spark's."""
@@ -82,7 +93,7 @@ class FileIndexProxy:
         implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
 
     def __init__(self, jvm: JvmSession, source: ScanSource, partition_schema: Any) -> None:
-        self._jvm = jvm
+        self.jvm = jvm
         self.source = source
         self._name = _STAND_INS.name(self, ", ".join(source.identity))
         self._partition_schema = partition_schema
@@ -91,29 +102,29 @@ class FileIndexProxy:
 
     def rootPaths(self) -> Any:
         if self._roots is None:
-            self._roots = self._jvm.seq([self._jvm.hadoop_path(self.source.root)])
+            self._roots = self.jvm.seq([self.jvm.hadoop_path(self.source.root)])
         return self._roots
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:
-        note_caller(self._jvm)
+        note_caller(self.jvm)
         # Spark asks while a query runs, which nobody here started: Java must see what went wrong.
-        with thrown_in_java(self._jvm), noted_errors():
+        with thrown_in_java(self.jvm), noted_errors():
             groups, left = self.source.groups(
-                filters_of(self._jvm, partition_filters), filters_of(self._jvm, data_filters)
+                filters_of(self.jvm, partition_filters), filters_of(self.jvm, data_filters)
             )
             schema = self.source.partition_schema
             if left:
                 undone = [partition_filters.apply(position) for position in left]
-                groups = groups.only(passing(self._jvm, undone, schema, groups.values))
-            return partition_directories(self._jvm, schema, groups)
+                groups = groups.only(passing(self.jvm, undone, schema, groups.values))
+            return partition_directories(self.jvm, schema, groups)
 
     def inputFiles(self) -> Any:
-        with thrown_in_java(self._jvm), noted_errors():
+        with thrown_in_java(self.jvm), noted_errors():
             groups, _ = self.source.groups([], [])
         locations = "\0".join(groups.prefix + name for name in groups.names.to_pylist())
         uris = _ESCAPED_IN_URI.sub(lambda found: quote(found[0]), locations)
         # One text for all: an array is filled by a call for each of its elements.
-        return self._jvm.static("org.apache.commons.lang3.StringUtils", "split")(uris, "\0")
+        return self.jvm.static("org.apache.commons.lang3.StringUtils", "split")(uris, "\0")
 
     def refresh(self) -> None:
         """Nothing to do: a version never changes."""
@@ -121,7 +132,7 @@ class FileIndexProxy:
     def sizeInBytes(self) -> int:
         if self._size is None:
             # Py4J makes an Integer of a small int, and Spark wants a long.
-            long_of = self._jvm.static("java.lang.Long", "valueOf")
+            long_of = self.jvm.static("java.lang.Long", "valueOf")
             self._size = long_of(str(self.source.size_in_bytes))
         return self._size  # type: ignore[no-any-return]
 
@@ -129,13 +140,13 @@ class FileIndexProxy:
         return self._partition_schema
 
     def metadataOpsTimeNs(self) -> Any:
-        return self._jvm.none()
+        return self.jvm.none()
 
     def isTimeTravel(self) -> bool:
         return False
 
     def equals(self, other: Any) -> bool:
-        found = _proxy_of(other)
+        found = proxy_of(other)
         return found is not None and self.source.identity == found.source.identity
 
     def hashCode(self) -> int:
@@ -148,7 +159,7 @@ class FileIndexProxy:
 _STAND_INS: StandIns[FileIndexProxy] = StandIns("Delta[")
 
 
-def _proxy_of(location: Any) -> FileIndexProxy | None:
+def proxy_of(location: Any) -> FileIndexProxy | None:
     """Our proxy behind a `FileIndex` of Java's; None when it is another's."""
     if location is None or isinstance(location, FileIndexProxy):
         return location
@@ -190,6 +201,6 @@ def _leaves(plan: Any) -> Iterator[ScanSource]:
             continue
         relation = leaf.relation()
         if relation.getClass().getSimpleName() == "HadoopFsRelation":
-            found = _proxy_of(relation.location())
+            found = proxy_of(relation.location())
             if found is not None:
                 yield found.source

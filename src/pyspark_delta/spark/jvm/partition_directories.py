@@ -97,7 +97,7 @@ def partition_directories(jvm: JvmSession, schema: StructType, groups: FileGroup
     maker = jvm.remembered(key, lambda: _maker(jvm, width, is_shared))
     # Spark's maker keeps what it last made, so only one thread may use it at a time.
     with _LOCK:
-        return _rows(jvm, rows, _group_type(width)).map(maker)
+        return catalyst_rows(jvm, rows, _group_type(width)).map(maker)
 
 
 def _shares_prefix(jvm: JvmSession, num_files: int) -> bool:
@@ -123,7 +123,7 @@ def passing(
     attributes = jvm.java_class("org.apache.spark.sql.catalyst.types.DataTypeUtils$").toAttributes(
         jvm.data_type(schema)
     )
-    java_rows = _rows(jvm, [values_row(values, schema) for values in rows], schema)
+    java_rows = catalyst_rows(jvm, [values_row(values, schema) for values in rows], schema)
     for one in filters:
         bound = _bound(jvm, one, schema, attributes)
         evaluated = jvm.java_class(f"{_ENCODERS}.ExpressionEncoder$Deserializer")(jvm.seq([bound]))
@@ -150,7 +150,7 @@ def _bound(jvm: JvmSession, one: Any, schema: StructType, attributes: Any) -> An
     return jvm.java_class(f"{_EXPRESSIONS}.BindReferences$").bindReference(one, wrapped, False)
 
 
-def _rows(jvm: JvmSession, rows: Sequence[bytes], schema: StructType) -> Any:
+def catalyst_rows(jvm: JvmSession, rows: Sequence[bytes], schema: StructType) -> Any:
     """A Scala sequence of Catalyst's rows over one shared buffer."""
     data = array_bytes(rows)
     array = jvm.java_class(f"{_EXPRESSIONS}.UnsafeArrayData")()
