@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bench.drivers import DELTA_SPARK, Driver
@@ -17,6 +17,7 @@ from bench.measure import (
     OURS,
     Bar,
     Result,
+    Timed,
     Work,
     absolute,
     check_equal,
@@ -28,6 +29,8 @@ from bench.spark import Bench, most_held
 SCALES = {"SF1": (72_000, 100), "SF10": (720_000, 20)}
 # The median distance from the middle, times this, is the standard deviation of normal noise.
 _OF_NORMAL = 1.4826
+# So much wider than a mean's is the error of a median, where noise is normal.
+_OF_MEDIAN = math.sqrt(math.pi / 2)
 _SHARES = {"0.001%": 0.00001, "1%": 0.01, "50%": 0.5}
 
 
@@ -159,26 +162,20 @@ def _changed(
 
 
 def small_merges(bench: Bench) -> Iterator[Result]:
-    """Five rows into a table of thirty commits; then many such, and what a query takes after.
-
-    Fifty in a row are what the bar asks for.  Two hundred say the same with an eighth of the
-    chance: the standard error of a slope falls with the length of the row to the power of 1.5.
-    """
+    """Five rows into a table of thirty commits; then many such, and what a query takes after."""
     many = bench.sizes.upserts
-    # On tables of their own: what a JVM gains in its first runs would pass for a slope, and who is
-    # slower has more to gain.
-    warm_up = {peer: _upserts(*each) for peer, each in _of_commits(bench, "first").items()}
-    in_turns("first small MERGEs", warm_up, rounds=bench.sizes.first_upserts)
     tables = _of_commits(bench, "upserts")
+    for driver, path, _ in tables.values():
+        driver.run("copy_of_table", source=path, path=f"{path} young")
     works = {peer: _upserts(*each) for peer, each in tables.items()}
     times = in_turns(f"{many} small MERGEs", works, rounds=many)
-    first = {peer: each[: bench.sizes.first_upserts] for peer, each in times.items()}
+    # A JVM gets faster for long, and who is slower gains more by it: the later half counts.
     yield median_result(
         f"MERGE 5 rows into a table of {bench.sizes.commits} commits",
-        first,
+        {peer: each[len(each) // 2 :] for peer, each in times.items()},
         [Bar(peer=DELTA_SPARK, at_most=0.3)],
     )
-    yield from _degradation(many, times)
+    yield from _degradation(bench, tables)
     reads: dict[str, Work] = {
         peer: _totals(driver, path) for peer, (driver, path, _) in tables.items()
     }
@@ -190,35 +187,48 @@ def small_merges(bench: Bench) -> Iterator[Result]:
     yield most_held(bench, f"{many} small MERGEs")
 
 
-def _degradation(many: int, times: dict[str, list[float]]) -> Iterator[Result]:
-    """How much slower each MERGE is than the one before: as time, and as a share of what one takes.
+def _degradation(bench: Bench, tables: Mapping[str, _Table]) -> Iterator[Result]:
+    """How much slower a MERGE is for each one that the table has seen before.
 
-    The bar is on the time, and on a difference: a slope may be nothing or below it, and then a
-    ratio says nothing.  The note tells how much of it chance may be.  The share is what LST-Bench
-    calls the degradation rate.
+    Times of MERGEs in a row do not tell: they fall as the JVM gets warm, by more than a table can
+    make them rise, and most where they are longest.  So a table that has seen many and the same
+    one before them are met in turns, each time by a copy that nobody has opened yet.
     """
-    slopes = {peer: _slope(each) for peer, each in times.items()}
-    yield Result(
-        workload=f"{many} MERGEs in a row: how much slower each is",
-        unit="ms",
-        values={peer: 1000 * slope for peer, slope in slopes.items()},
-        samples=times,
-    )
+    many, rounds = bench.sizes.upserts, bench.sizes.aged_upserts
+    works: dict[str, Work] = {}
+    for peer, (driver, path, start) in tables.items():
+        works[f"{peer} young"] = _copy_upserts(driver, f"{path} young", start)
+        works[f"{peer} old"] = _copy_upserts(driver, path, start + 3 * many)
+    times = in_turns(f"MERGE after {many}", works, rounds=rounds, warm_up=min(rounds - 1, 2))
+    slower = {
+        peer: [
+            1000 * (old - young) / many
+            for old, young in zip(times[f"{peer} old"], times[f"{peer} young"], strict=True)
+        ]
+        for peer in tables
+    }
+    slopes = {peer: statistics.median(each) for peer, each in slower.items()}
+    shares = {
+        peer: 100 * slope / (1000 * statistics.median(times[f"{peer} young"]))
+        for peer, slope in slopes.items()
+    }
+    name = f"{many} MERGEs in a row: how much slower each makes the next"
+    yield Result(workload=name, unit="ms", values=slopes, samples=times)
+    yield Result(workload=f"{name}, of its time", unit="%", values=shares)
+    # A difference, for a slope may be nothing or below it, and then a ratio says nothing.
     yield absolute(
-        f"{many} MERGEs in a row: ours slower by more than {DELTA_SPARK}'s",
-        1000 * (slopes[OURS] - slopes[DELTA_SPARK]),
+        f"{many} MERGEs in a row: slower by more than {DELTA_SPARK}'s",
+        slopes[OURS] - slopes[DELTA_SPARK],
         "ms",
         at_most=0.0,
-        note=f"standard error {1000 * math.hypot(*map(_slope_error, times.values())):.2f} ms",
-    )
-    yield Result(
-        workload=f"{many} MERGEs in a row: how much slower each is, of its own time",
-        unit="%",
-        values={peer: 100 * slopes[peer] / statistics.median(times[peer]) for peer in times},
+        note=f"standard error {math.hypot(*map(_median_error, slower.values())):.2f} ms",
     )
 
 
-def _of_commits(bench: Bench, name: str) -> dict[str, tuple[Driver, str, int]]:
+_Table = tuple[Driver, str, int]
+
+
+def _of_commits(bench: Bench, name: str) -> dict[str, _Table]:
     """A table of so many commits for each peer: its driver, the path, and a key near the end."""
     commits = bench.sizes.commits
     tables = {}
@@ -235,26 +245,27 @@ def _upserts(driver: Driver, path: str, start: int) -> Work:
     return lambda: driver.run("upsert", path=path, start=next(starts), count=5)
 
 
+def _copy_upserts(driver: Driver, path: str, start: int) -> Work:
+    """Each time into a new copy of the table, under a name that nothing is remembered of."""
+    copies = itertools.count()
+
+    def run() -> Timed:
+        copy = f"{path} {next(copies)}"
+        driver.run("copy_of_table", source=path, path=copy)
+        return driver.run("upsert", path=copy, start=start, count=5)
+
+    return run
+
+
 def _totals(driver: Driver, path: str) -> Work:
     return lambda: driver.run("totals", path=path, format="delta", columns=["id", "amount"])
 
 
-def _slope(times: list[float]) -> float:
-    """Seconds by which a run takes longer than the one before.
-
-    The median over all pairs of runs, which a few slow ones do not move.
-    """
-    pairs = itertools.combinations(enumerate(times), 2)
-    return statistics.median([(b - a) / (j - i) for (i, a), (j, b) in pairs] or [0.0])
-
-
-def _slope_error(times: list[float]) -> float:
-    """The standard error of `_slope`, by the median of what the line leaves over."""
-    slope = _slope(times)
-    left = [each - slope * i for i, each in enumerate(times)]
-    middle = statistics.median(left)
-    spread = _OF_NORMAL * statistics.median([abs(each - middle) for each in left])
-    return spread * math.sqrt(12 / len(times) ** 3)
+def _median_error(values: list[float]) -> float:
+    """The standard error of a median, by the median distance from it."""
+    middle = statistics.median(values)
+    spread = _OF_NORMAL * statistics.median([abs(each - middle) for each in values])
+    return _OF_MEDIAN * spread / math.sqrt(len(values))
 
 
 def _digests(bench: Bench, name: str) -> dict[str, object]:

@@ -65,7 +65,7 @@ class Sizes:
     changed_rows: int
     changes: int
     upserts: int
-    first_upserts: int
+    aged_upserts: int
     rounds: int
     warm_up: int
 
@@ -92,8 +92,8 @@ FULL = Sizes(
     vacuumed_partitions=15_000,
     changed_rows=10_000_000,
     changes=3,
-    upserts=200,
-    first_upserts=50,
+    upserts=50,
+    aged_upserts=25,
     rounds=9,
     warm_up=3,
 )
@@ -120,7 +120,7 @@ QUICK = Sizes(
     changed_rows=100_000,
     changes=1,
     upserts=3,
-    first_upserts=1,
+    aged_upserts=1,
     rounds=1,
     warm_up=0,
 )
