@@ -32,6 +32,17 @@ CONFLICTS = (
     "ConcurrentTransactionException",
 )
 
+# How the sentence that says what to do may begin: with the deed itself.
+DEEDS = """
+Adapt Add Allow Ask Assign Call Cast Change Check Choose Clone Collect Comment Commit Compare
+Compute Copy Correct Create Delete Drop Empty Enable Filter Flatten Give Go Keep Leave Load
+Make Move Name Open Overwrite Put Raise Read Remove Rename Repair Repeat Replace Report Restart
+Restore Rewrite Run Set Shorten Start Switch Travel Try Unset Update Use Write
+"""
+
+# A sentence ends before a capital or a parameter; a suggestion is a sentence that may be missing.
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.?])\s+(?=[A-Z{])|(?<=\.\{suggestion\})\s+")
+
 
 def placeholders(template: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
@@ -254,6 +265,20 @@ def test_every_condition_is_well_formed(condition: str) -> None:
     assert re.fullmatch(r"[A-Z][A-Z0-9_]+(\.[A-Z][A-Z0-9_]+)?", condition)
     assert re.fullmatch(r"[0-9A-Z]{5}", entry["sqlstate"])
     assert re.fullmatch(r"\S.*[.?]", entry["message"])
+
+
+@every_condition
+def test_every_message_says_what_is_wrong_and_then_what_to_do(condition: str) -> None:
+    *wrong, step = _BETWEEN_SENTENCES.split(conditions()[condition]["message"])
+    assert wrong
+    assert not any(_begins_with_a_deed(sentence) for sentence in wrong)
+    assert _begins_with_a_deed(step)
+    # "Correct it." leaves open what; three words name the thing.
+    assert len(step.split()) >= 3
+
+
+def _begins_with_a_deed(sentence: str) -> bool:
+    return sentence.split()[0].rstrip(",;") in DEEDS.split()
 
 
 @every_condition
