@@ -39,7 +39,7 @@ class DeltaError(Exception):
     def __init__(self, condition: str, /, **parameters: object) -> None:
         self.condition = condition
         self.parameters: dict[str, str] = {
-            key: _without_secrets(str(value)) for key, value in parameters.items()
+            key: without_secrets(str(value)) for key, value in parameters.items()
         }
         entry = conditions()[condition]
         self.sqlstate: str = entry["sqlstate"]
@@ -83,7 +83,8 @@ class _Shown(dict[str, str]):
         return f"<{key}>"
 
 
-def _without_secrets(text: str) -> str:
+def without_secrets(text: str) -> str:
+    """`text` with neither password nor query in any address that stands in it."""
     if "://" not in text:
         return text
     return _WORD.sub(lambda word: _without_secrets_in_address(word[0]), text)

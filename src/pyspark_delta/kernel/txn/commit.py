@@ -36,11 +36,13 @@ class Written:
     """A commit that stands, as it was written in the end.
 
     `data` is None when the bytes are not at hand: streamed, or written by an earlier try.
+    `attempts` is how many versions were tried for it.
     """
 
     committed: Committed
     prepared: PreparedCommit
     data: bytes | None
+    attempts: int = 1
 
 
 def commit(
@@ -82,20 +84,20 @@ def _commit(
     now_ms: Callable[[], int],
 ) -> Written:
     start = prepared.version
-    for _ in range(attempts):
+    for attempt in range(1, attempts + 1):
         prepared = vectors.written(prepared)
         data = encode_actions(prepared.all_actions)
         match committer.commit(prepared.version, data, prepared.txn_id):
             case Committed(is_earlier=False) as done:
                 done = replace(done, actions=prepared.all_actions)
-                return Written(committed=done, prepared=prepared, data=data)
+                return Written(committed=done, prepared=prepared, data=data, attempts=attempt)
             case Committed() as done:
-                return _earlier(done, prepared, store)
+                return _earlier(done, prepared, store, attempt)
             case Beaten() as beaten:
                 for winner in _winners(store, beaten):
                     if _is_own(winner, prepared):
                         done = Committed(version=winner.version, is_earlier=True)
-                        return _earlier(done, prepared, store)
+                        return _earlier(done, prepared, store, attempt)
                     prepared = resolve(prepared, winner)
     raise TooManyAttemptsError(
         "DELTA_MAX_COMMIT_RETRIES_EXCEEDED",
@@ -159,12 +161,12 @@ def _read_commit(store: LogStore, version: int) -> WinningCommit | None:
     )
 
 
-def _earlier(done: Committed, prepared: PreparedCommit, store: LogStore) -> Written:
+def _earlier(done: Committed, prepared: PreparedCommit, store: LogStore, attempts: int) -> Written:
     """A commit that an earlier try wrote: what it holds is what stands in the log."""
     path = commit_path(done.version)
     with suppress(StorageError):  # it stands, whether or not it can be read now
         done = replace(done, actions=tuple(actions_from_json(path, store.read(path))))
-    return Written(committed=done, prepared=prepared, data=None)
+    return Written(committed=done, prepared=prepared, data=None, attempts=attempts)
 
 
 def _is_own(winner: WinningCommit, prepared: PreparedCommit) -> bool:

@@ -16,10 +16,11 @@ from pyspark_delta.errors.table import InvalidActionsError
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.domains import row_tracking_domain
 from pyspark_delta.kernel.protocol.row_tracking import assign_row_ids, assigns_row_ids
+from pyspark_delta.kernel.txn.commit_stats import Tally
 from pyspark_delta.kernel.txn.definition import Definition
 from pyspark_delta.kernel.txn.invariants import check_actions, check_kinds
 from pyspark_delta.kernel.txn.isolation import IsolationLevel
-from pyspark_delta.kernel.txn.prepared import PreparedCommit, encode_actions
+from pyspark_delta.kernel.txn.prepared import PreparedCommit
 
 ACTIONS_AT_ONCE = 1024
 """How many actions are in memory at a time."""
@@ -40,26 +41,12 @@ def as_large(prepared: PreparedCommit) -> PreparedCommit:
     return replace(prepared, commit_info=info)
 
 
-def large_commit_chunks(prepared: PreparedCommit, actions: Iterable[Action]) -> Iterator[bytes]:
+def large_commit_chunks(
+    prepared: PreparedCommit, actions: Iterable[Action], tally: Tally
+) -> Iterator[bytes]:
     """The bytes of a commit: what `prepared` holds already, then `actions`."""
-    yield encode_actions(prepared.all_actions)
-    definition = Definition(protocol=prepared.protocol, metadata=prepared.metadata)
-    gives_ids = assigns_row_ids(prepared.protocol, prepared.metadata)
-    mark = prepared.row_id_mark
-    following = iter(actions)
-    while some := tuple(islice(following, ACTIONS_AT_ONCE)):
-        check_kinds(some)
-        if any(isinstance(action, Metadata | Protocol) for action in some):
-            raise InvalidActionsError(
-                "DELTA_INVALID_COMMIT_ACTIONS",
-                reason="metadata and protocol of a streamed commit come before its actions",
-            )
-        check_actions(some, definition, prepared.table, prepared.traits)
-        if gives_ids:
-            some, mark = _numbered(some, mark, prepared.version)
-        yield encode_actions(some)
-    if mark != prepared.row_id_mark:
-        yield encode_actions((row_tracking_domain(mark),))
+    # A loop would keep a handful while the next one is made.
+    return map(tally.encoded, _handfuls(prepared, actions))
 
 
 @contextmanager
@@ -74,6 +61,27 @@ def written_aside(chunks: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
             file.write(chunk)
         file.seek(0)
         yield iter(lambda: file.read(_CHUNK_BYTES), b"")
+
+
+def _handfuls(prepared: PreparedCommit, actions: Iterable[Action]) -> Iterator[tuple[Action, ...]]:
+    yield prepared.all_actions
+    definition = Definition(protocol=prepared.protocol, metadata=prepared.metadata)
+    gives_ids = assigns_row_ids(prepared.protocol, prepared.metadata)
+    mark = prepared.row_id_mark
+    following = iter(actions)
+    while some := tuple(islice(following, ACTIONS_AT_ONCE)):
+        check_kinds(some)
+        if any(isinstance(action, Metadata | Protocol) for action in some):
+            raise InvalidActionsError(
+                "DELTA_INVALID_COMMIT_ACTIONS",
+                reason="metadata and protocol of a streamed commit come before its actions",
+            )
+        check_actions(some, definition, prepared.table, prepared.traits)
+        if gives_ids:
+            some, mark = _numbered(some, mark, prepared.version)
+        yield some
+    if mark != prepared.row_id_mark:
+        yield (row_tracking_domain(mark),)
 
 
 def _numbered(

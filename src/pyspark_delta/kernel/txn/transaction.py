@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from uuid import uuid4
 
@@ -34,6 +35,7 @@ from pyspark_delta.kernel.txn.commit import (
     check_not_cleaned_up,
     commit,
 )
+from pyspark_delta.kernel.txn.commit_stats import Tally, is_wanted, log_commit, tally_of
 from pyspark_delta.kernel.txn.committer import (
     Beaten,
     Committed,
@@ -320,13 +322,14 @@ class OptimisticTransaction:
         given = () if protocol is None else (protocol,)
         draft = self._draft(given, operation, tags, user_metadata, metrics)
         prepared = as_large(prepare(draft))
-        with written_aside(large_commit_chunks(prepared, actions)) as chunks:
+        tally = Tally()
+        with written_aside(large_commit_chunks(prepared, actions, tally)) as chunks:
             if self.read_version >= 0:
                 self._check_age()
             outcome = self._committer.commit(prepared.version, chunks, self.txn_id)
         match outcome:
             case Committed() as done:
-                return self._finish(Written(committed=done, prepared=prepared, data=None))
+                return self._finish(Written(committed=done, prepared=prepared, data=None), tally)
             case Beaten() as beaten:
                 info = commit_info_of(beaten.info.path, beaten.data)
                 raise ConcurrentWriteException(
@@ -377,15 +380,31 @@ class OptimisticTransaction:
         if self.log.now_ms() - self._started_ms >= _OLD_MS:
             check_not_cleaned_up(self.log.store, self.read_version)
 
-    def _finish(self, written: Written) -> Committed:
-        """Note the commit, move the log on and leave the rest to the hooks."""
+    def _finish(self, written: Written, tally: Tally | None = None) -> Committed:
+        """Note the commit, tell of it, move the log on and leave the rest to the hooks."""
         done = written.committed
         self.committed_version = done.version
+        self._log_stats(written, tally)
         snapshot = self._advance(done.version, written.data)
         if done.interrupted is not None:
             raise done.interrupted
         self._submit_hooks(written, snapshot)
         return done
+
+    def _log_stats(self, written: Written, tally: Tally | None) -> None:
+        if not is_wanted():
+            return
+        # The commit stands, whatever a handler or a filter of the program's raises.
+        with suppress(Exception):
+            log_commit(
+                written.prepared,
+                tally or tally_of(written.committed.actions, written.data),
+                version=written.committed.version,
+                start_version=self.read_version,
+                attempts=written.attempts,
+                started_ms=self._started_ms,
+                now_ms=self.log.now_ms(),
+            )
 
     def _submit_hooks(self, written: Written, snapshot: Snapshot | None) -> None:
         if self._hooks is None:
