@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.log.chosen_files import ChosenFiles
+from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.row_tracking import materialized_columns
 from pyspark_delta.kernel.protocol.types import LONG, StructField
@@ -63,15 +64,17 @@ def located_rows(
     files: pa.Table,
     *,
     without: Mapping[str, DeletionVector] = _NO_ROWS,
+    metadata: Metadata | None = None,
 ) -> LocatedRows:
     """The live rows of `files` but those of `without`, which names rows by a file's path.
 
     The vectors of `without` hold all rows of their file that are not wanted, those that are
-    deleted already too.
+    deleted already too.  The columns are those of `metadata`, by default the table's before the
+    transaction.
     """
     snapshot = txn.snapshot
     assert snapshot is not None
-    store, metadata = snapshot.store, snapshot.metadata
+    store, metadata = snapshot.store, metadata or snapshot.metadata
     chosen = ChosenFiles(store, files, protocol=snapshot.protocol, metadata=metadata)
     source = _LocatedSource(jvm, chosen, files.column("path"), without)
     mode = mapping_mode(metadata)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark_delta.errors.table import SchemaError
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.commands.replaced_rows import Replaced, rows_matching
+from pyspark_delta.spark.commands.replaced_rows import Marking, Replaced, rows_matching
 from pyspark_delta.spark.commands.write_history import using_columns
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -47,10 +47,13 @@ def match_condition(
     return Match(alias=_TARGET, source=data.alias(_SOURCE), condition=condition)
 
 
-def matched(jvm: JvmSession, txn: OptimisticTransaction, match: Match) -> Replaced:
-    """The rows that the data takes the place of."""
+def matched(
+    jvm: JvmSession, txn: OptimisticTransaction, match: Match, *, marking: Marking | None = None
+) -> Replaced:
+    """The rows that the data takes the place of; by vectors with `marking`."""
+    source, condition = match.source, match.condition
     try:
-        return rows_matching(jvm, txn, match.source, match.condition, match.alias)
+        return rows_matching(jvm, txn, source, condition, match.alias, marking=marking)
     except AnalysisException as error:
         raise _unresolved(error) from error
 

@@ -1,7 +1,8 @@
 """Which rows of a table an overwrite takes away: all, whole partitions, or those of a condition.
 
 Files that lose all of their rows are removed as they are; of the others, the rows that stay are
-written anew.  A condition on partition columns alone is answered by the log, without a job.
+written anew, or those that go are named by a vector (`marked_rows`).  A condition on partition
+columns alone is answered by the log, without a job.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA, add_files, add_table
 from pyspark_delta.kernel.ops.bin_packing import partition_numbers
-from pyspark_delta.kernel.protocol.actions import AddFile, RemoveFile
+from pyspark_delta.kernel.protocol.actions import Action, AddFile
 from pyspark_delta.kernel.protocol.row_tracking import is_enabled as has_row_tracking
 from pyspark_delta.kernel.protocol.row_tracking import materialized_columns
 from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
@@ -59,18 +60,30 @@ class Replaced:
     """What an overwrite takes away.
 
     `files` go as a whole or lose some rows; `kept` are the rows of the latter that stay, None
-    when there are none.  `deleted` are the rows that go, None when the removed files tell all
-    there is to know of them.  `num_rows` counts them, None when nobody knows.
+    when there are none.  `vectors` are the actions that put vectors on other files, which stay.
+    `deleted` are the rows that go, None when files and vectors tell all there is to know of them.
+    `num_rows` counts them, None when nobody knows.
     """
 
     files: tuple[AddFile, ...] = ()
+    vectors: tuple[Action, ...] = ()
     kept: DataFrame | None = field(default=None, hash=False)
     deleted: DataFrame | None = field(default=None, hash=False)
     num_rows: int | None = 0
 
-    def removes(self, now_ms: int, *, data_change: bool) -> list[RemoveFile]:
-        """The actions that take the files out of the table."""
-        return [file.remove(now_ms, data_change=data_change) for file in self.files]
+    @property
+    def marked(self) -> list[AddFile]:
+        """The files that stay and lose rows, as they are with their new vectors."""
+        return [action for action in self.vectors if isinstance(action, AddFile)]
+
+    def actions(self, now_ms: int, *, data_change: bool) -> list[Action]:
+        """What takes the rows out of the table."""
+        gone = [file.remove(now_ms, data_change=data_change) for file in self.files]
+        return [*gone, *self.vectors]
+
+
+Marking = Callable[[Matching, pa.Table], Replaced]
+"""Finds the rows of files that match, and puts vectors on the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +135,16 @@ def row_condition(
     return RowCondition(column=condition, resolved=resolved, predicate=bound)
 
 
-def rows_where(jvm: JvmSession, txn: OptimisticTransaction, condition: RowCondition) -> Replaced:
-    """The rows for which the condition is true."""
+def rows_where(
+    jvm: JvmSession,
+    txn: OptimisticTransaction,
+    condition: RowCondition,
+    *,
+    marking: Marking | None = None,
+) -> Replaced:
+    """The rows for which the condition is true; by vectors with `marking`, where it asks rows."""
     by_partition = condition.names_only(txn.metadata.partition_columns)
-    files = txn.filter_files(condition.predicate)
+    files = txn.filter_files(condition.predicate, by_row=marking is not None)
     if by_partition and not has_unknown(condition.predicate):
         whole = tuple(add_files(whole_files(jvm, txn, condition, files)))
         return Replaced(files=whole, num_rows=num_live_rows(whole))
@@ -136,6 +155,8 @@ def rows_where(jvm: JvmSession, txn: OptimisticTransaction, condition: RowCondit
     def others(rows: DataFrame) -> DataFrame:
         return rows.where(~F.coalesce(condition.column, F.lit(False)))
 
+    if marking is not None and not by_partition:
+        return marking(matching, files)
     return _rows_that(jvm, txn, files, matching, others, tells_rows=not by_partition)
 
 
@@ -155,9 +176,18 @@ def whole_files(
 
 
 def rows_matching(
-    jvm: JvmSession, txn: OptimisticTransaction, source: DataFrame, condition: Column, alias: str
+    jvm: JvmSession,
+    txn: OptimisticTransaction,
+    source: DataFrame,
+    condition: Column,
+    alias: str,
+    *,
+    marking: Marking | None = None,
 ) -> Replaced:
-    """The rows that a row of `source` matches; `alias` is what the condition calls the table."""
+    """The rows that a row of `source` matches; `alias` is what the condition calls the table.
+
+    With `marking` they go by vectors.
+    """
 
     def joined(kind: str) -> Matching:
         def join(rows: DataFrame) -> DataFrame:
@@ -165,8 +195,11 @@ def rows_matching(
 
         return join
 
-    files = txn.filter_files()
-    return _rows_that(jvm, txn, files, joined("left_semi"), joined("left_anti"), tells_rows=True)
+    matching = joined("left_semi")
+    files = txn.filter_files(by_row=marking is not None)
+    if marking is not None:
+        return marking(matching, files)
+    return _rows_that(jvm, txn, files, matching, joined("left_anti"), tells_rows=True)
 
 
 def partitions_of(
@@ -263,6 +296,7 @@ def tracked(txn: OptimisticTransaction, rows: DataFrame) -> DataFrame:
 
 
 def _live_rows(file: AddFile) -> int | None:
+    """How many rows of a file are not deleted; None when its statistics do not tell."""
     count = file.num_records
     if count is None or file.deletion_vector is None:
         return count

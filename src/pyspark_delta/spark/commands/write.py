@@ -27,6 +27,8 @@ from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.chosen_rows import chosen_rows
 from pyspark_delta.spark.commands.auto_compact import is_auto_compacted, run_auto_compaction
+from pyspark_delta.spark.commands.dml_files import DmlFiles
+from pyspark_delta.spark.commands.marked_rows import marking_of
 from pyspark_delta.spark.commands.matched_rows import match_condition, matched
 from pyspark_delta.spark.commands.optimized_rows import optimized_rows
 from pyspark_delta.spark.commands.overwrite_scope import (
@@ -37,6 +39,7 @@ from pyspark_delta.spark.commands.overwrite_scope import (
     scope_of,
 )
 from pyspark_delta.spark.commands.replaced_rows import (
+    Marking,
     Replaced,
     RowCondition,
     hidden_columns,
@@ -114,7 +117,7 @@ def run_write(
         committed = txn.commit_if_needed(
             actions,
             operation,
-            tags={PRESERVED_TAG: "true"} if done.copied and hidden_columns(txn).fields else None,
+            tags={PRESERVED_TAG: "true"} if done.keeps_ids(txn) else None,
             user_metadata=asked.user_metadata,
             metrics=write_metrics(done.written, done.copied, done.changes, done.replaced),
         )
@@ -136,6 +139,11 @@ class _Done:
     replaced: Replaced
     predicate: str | None
 
+    def keeps_ids(self, txn: OptimisticTransaction) -> bool:
+        """Whether files lost some rows, and the others of them are known by their ids as before."""
+        has_others = bool(self.copied or self.replaced.vectors)
+        return has_others and bool(hidden_columns(txn).fields)
+
     def actions(self, txn: OptimisticTransaction, asked: WriteOptions) -> list[Action]:
         now_ms = txn.log.now_ms()
         found: list[Action] = []
@@ -144,8 +152,8 @@ class _Done:
             found.append(
                 SetTransaction(app_id=once.app_id, version=once.version, last_updated=now_ms)
             )
-        removes = self.replaced.removes(now_ms, data_change=asked.data_change)
-        return [*found, *removes, *self.written, *self.copied, *self.changes]
+        taken = self.replaced.actions(now_ms, data_change=asked.data_change)
+        return [*found, *taken, *self.written, *self.copied, *self.changes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +173,10 @@ class _Write:
             replaced = whole_table(self.txn)
         elif scope == "matching":
             condition = match_condition(self.asked, source, data, self.txn)
-            replaced = matched(self.jvm, self.txn, condition)
+            replaced = matched(self.jvm, self.txn, condition, marking=self._marking())
         elif scope == "where":
             where = self._condition()
-            replaced = rows_where(self.jvm, self.txn, where)
+            replaced = rows_where(self.jvm, self.txn, where, marking=self._marking())
             checks = self._checks(where)
             predicate = predicate or self._text(where)
         written = self._stage_rows(data, checks, predicate)
@@ -187,6 +195,9 @@ class _Write:
             replaced=replaced,
             predicate=predicate,
         )
+
+    def _marking(self) -> Marking | None:
+        return marking_of(DmlFiles(self.jvm, self.txn, self.staged, self.asked))
 
     def _condition(self) -> RowCondition:
         """The condition of replaceWhere, which must be one that the settings allow."""

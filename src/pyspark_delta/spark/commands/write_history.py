@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile, Metadata
 from pyspark_delta.kernel.protocol.operations import Operation, create_table, replace_table, write
-from pyspark_delta.spark.commands.replaced_rows import Replaced
+from pyspark_delta.spark.commands.replaced_rows import Replaced, num_live_rows
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.commands.write_request import WriteRequest
 
@@ -63,17 +63,23 @@ def write_metrics(
     changes: Sequence[AddCDCFile],
     replaced: Replaced,
 ) -> dict[str, object]:
-    """Every metric that a write may have; its operation knows which of them it records."""
-    files = [*written, *copied]
+    """Every metric that a write may have; its operation knows which of them it records.
+
+    As delta-spark counts, a file that only got a vector was written, and its other rows copied.
+    """
+    marked = replaced.marked
+    files = [*written, *copied, *marked]
+    num_written = sum(file.num_records or 0 for file in written)
+    num_copied = sum(file.num_records or 0 for file in copied) + (num_live_rows(marked) or 0)
     return {
         "numFiles": len(files),
         "numOutputBytes": sum(file.size for file in files),
-        "numOutputRows": sum(file.num_records or 0 for file in files),
+        "numOutputRows": num_written + num_copied,
         "numRemovedFiles": len(replaced.files),
         "numRemovedBytes": sum(file.size for file in replaced.files),
         "numAddedChangeFiles": len(changes),
         "numDeletedRows": replaced.num_rows,
-        "numCopiedRows": sum(file.num_records or 0 for file in copied),
+        "numCopiedRows": num_copied,
     }
 
 

@@ -150,7 +150,7 @@ class DeltaSink(BatchSink):
                 *definition,
                 SetTransaction(app_id=query_id, version=batch_id, last_updated=now_ms),
                 *files,
-                *replaced.removes(now_ms, data_change=True),
+                *replaced.actions(now_ms, data_change=True),
             ]
             operation = streaming_update(
                 self._mode, query_id, batch_id, user_metadata=self._asked.user_metadata
