@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -53,6 +54,19 @@ def ours(spark: SparkSession) -> Ours:
 def pair(ours: Ours, theirs: Theirs) -> Pair:
     """Both engines."""
     return Pair(ours, theirs)
+
+
+@pytest.fixture
+def db(pair: Pair) -> Iterator[str]:
+    """A database of that name in both catalogs, and the current one."""
+    name = f"db_{uuid4().hex[:12]}"
+    for engine in (pair.ours, pair.theirs):
+        engine.sql(f"CREATE DATABASE {name}")
+        engine.sql(f"USE {name}")
+    yield name
+    for engine in (pair.ours, pair.theirs):
+        engine.sql("USE default")
+        engine.sql(f"DROP DATABASE {name} CASCADE")
 
 
 @pytest.fixture(params=["ours", "theirs"])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from pyspark.errors import PySparkException
@@ -194,19 +192,6 @@ SCRIPT: tuple[str | tuple[str, str], ...] = (
     "ALTER TABLE missing RENAME TO x",
     "SHOW TABLES LIKE 'l*'",
 )
-
-
-@pytest.fixture
-def db(pair: Pair) -> Iterator[str]:
-    """A database of that name in both catalogs, and the current one."""
-    name = f"db_{uuid4().hex[:12]}"
-    for engine in (pair.ours, pair.theirs):
-        engine.sql(f"CREATE DATABASE {name}")
-        engine.sql(f"USE {name}")
-    yield name
-    for engine in (pair.ours, pair.theirs):
-        engine.sql("USE default")
-        engine.sql(f"DROP DATABASE {name} CASCADE")
 
 
 def outcome(engine: Engine, text: str, home: Path) -> tuple[str, Any]:

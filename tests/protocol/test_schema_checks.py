@@ -107,6 +107,8 @@ def test_data_must_have_something_to_put_into_a_file() -> None:
     assert error.condition == "DELTA_NON_PARTITION_COLUMN_ABSENT.ALL_PARTITION_COLUMNS"
     error = _refused(lambda: check_data_columns(struct(p=LONG, a=VOID), ["p"]))
     assert error.condition == "DELTA_NON_PARTITION_COLUMN_ABSENT.NULL_TYPE_COLUMNS_DROPPED"
+    error = _refused(lambda: check_data_columns(struct(a=VOID, b=VOID), []))
+    assert error.condition == "DELTA_CANNOT_WRITE_EMPTY_SCHEMA.TABLE_ALL_VOID_COLUMNS"
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,7 @@ def test_what_cannot_be_cloned_leaves_nothing_behind(
             f"CREATE TABLE delta.`{tmp_path}/full` SHALLOW CLONE {name}",
             "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
         ),
-        (f"CREATE TABLE {name} SHALLOW CLONE {name}", "DELTA_TABLE_ALREADY_EXISTS"),
+        (f"CREATE TABLE {name} SHALLOW CLONE {name}", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"),
     ):
         assert refused(session, sql) == condition
     handle = DeltaTable.forPath(session, str(source.path))

@@ -83,7 +83,9 @@ def test_clustering_is_a_domain_and_a_feature(spark: SparkSession, db: str) -> N
     )
     assert refused(spark, many).condition == "DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS"
     error = refused(spark, "CREATE TABLE u (a INT) USING delta CLUSTER BY (x)")
-    assert error.condition == "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
+    assert error.condition == "UNSUPPORTED_FEATURE.PARTITION_WITH_NESTED_COLUMN_IS_UNSUPPORTED"
+    error = refused(spark, "CREATE TABLE u (a INT) USING delta CLUSTER BY (a.x)")
+    assert error.condition == "INVALID_FIELD_NAME"
 
 
 def test_a_name_that_is_taken_is_refused(spark: SparkSession, db: str) -> None:

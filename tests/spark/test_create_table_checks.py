@@ -1,20 +1,23 @@
-"""What CREATE TABLE checks of generated columns, and how it goes on after one that was stopped."""
+"""What CREATE TABLE checks of columns, and how it goes on after one that was stopped."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from pyspark_delta import DeltaLog, enable
+from pyspark_delta import DeltaLog, DeltaTable, enable
 from pyspark_delta.errors import DeltaError
 from pyspark_delta.spark.catalog import table_log
+from tests.support import refusals
 from tests.support.catalog_tables import own_database, rows
 
 # Makes tables up to the commit, and no further: the last time it is killed there.
@@ -65,31 +68,145 @@ def refused(spark: SparkSession, statement: str) -> DeltaError:
             "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH",
         ),
         ("STRING GENERATED ALWAYS AS (a + 1)", "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH"),
-        ("INT GENERATED ALWAYS AS (nothing + 1)", "DELTA_INVALID_GENERATED_COLUMN_REFERENCES"),
-        ("INT GENERATED ALWAYS AS (other + 1)", "DELTA_INVALID_GENERATED_COLUMN_REFERENCES"),
+        ("INT GENERATED ALWAYS AS (nothing + 1)", "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
+        ("INT GENERATED ALWAYS AS (s.nothing)", "FIELD_NOT_FOUND"),
+        ("INT GENERATED ALWAYS AS (s + 1)", "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES"),
+        ("INT GENERATED ALWAYS AS (a + max(a))", "MISSING_GROUP_BY"),
+        ("INT GENERATED ALWAYS AS (other + 1)", "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN"),
+        ("INT GENERATED ALWAYS AS (g + 1)", "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN"),
+        ("DOUBLE GENERATED ALWAYS AS (rand())", "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN"),
+        ("DATE GENERATED ALWAYS AS (a)", "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN"),
+        ("INT GENERATED ALWAYS AS ((SELECT 1))", "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN"),
         (
-            "DOUBLE GENERATED ALWAYS AS (rand())",
-            "DELTA_NON_DETERMINISTIC_EXPRESSION_IN_GENERATED_COLUMN",
+            "INT GENERATED ALWAYS AS (row_number() OVER (ORDER BY a))",
+            "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
         ),
+        ("INT GENERATED ALWAYS AS (a + 1) DEFAULT 1", "GENERATED_COLUMN_WITH_DEFAULT_VALUE"),
         (
             "DATE GENERATED ALWAYS AS (current_date())",
             "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
         ),
         ("BIGINT GENERATED ALWAYS AS (count(a))", "DELTA_AGGREGATE_IN_GENERATED_COLUMN"),
-        ("INT GENERATED ALWAYS AS (mine(a))", "DELTA_UDF_IN_GENERATED_COLUMN"),
+        ("INT GENERATED ALWAYS AS (mine(a))", "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN"),
     ],
 )
 def test_generation_expressions_are_checked_when_a_table_is_made(
     spark: SparkSession, db: str, column: str, condition: str
 ) -> None:
     spark.udf.register("mine", lambda a: a, "int")
-    before = "a INT, other INT GENERATED ALWAYS AS (a * 2)"
+    before = "a INT, s STRUCT<x: INT>, other INT GENERATED ALWAYS AS (a * 2)"
     for verb in ("CREATE TABLE", "CREATE OR REPLACE TABLE"):
-        error = refused(spark, f"{verb} t ({before}, g {column}) USING delta")
-        assert error.condition == condition
+        found = refusals.condition(spark, f"{verb} t ({before}, g {column}) USING delta")
+        assert found == condition
     assert not spark.catalog.tableExists("t")
-    if "TYPE_MISMATCH" in condition:
-        assert error.parameters["columnName"] == "g"
+
+
+@pytest.mark.parametrize(
+    ("columns", "rest", "condition"),
+    [
+        ("(a INT, A INT)", "", "COLUMN_ALREADY_EXISTS"),
+        ("(a INT, s STRUCT<x: INT, X: INT>)", "", "COLUMN_ALREADY_EXISTS"),
+        ("", "AS SELECT 1 AS a, 2 AS a", "COLUMN_ALREADY_EXISTS"),
+        ("", "AS SELECT array(named_struct('x', 1, 'X', 2)) AS a", "COLUMN_ALREADY_EXISTS"),
+        ("(a INT)", "PARTITIONED BY (a)", "ALL_PARTITION_COLUMNS_NOT_ALLOWED"),
+        ("", "PARTITIONED BY (a) AS SELECT 1 AS a", "ALL_PARTITION_COLUMNS_NOT_ALLOWED"),
+        ("(a INT, b ARRAY<INT>)", "PARTITIONED BY (b)", "INVALID_PARTITION_COLUMN_DATA_TYPE"),
+        (
+            "",
+            "PARTITIONED BY (b) AS SELECT 1 AS a, NULL AS b",
+            "INVALID_PARTITION_COLUMN_DATA_TYPE",
+        ),
+        (
+            "",
+            "PARTITIONED BY (a, a) AS SELECT 1 AS a, 2 AS b",
+            "DELTA_DUPLICATE_COLUMNS_FOUND.PARTITION_COLUMNS",
+        ),
+        ("", "PARTITIONED BY (x) AS SELECT 1 AS a, 2 AS b", "DELTA_PARTITION_COLUMN_NOT_FOUND"),
+        (
+            "",
+            "CLUSTER BY (x) AS SELECT 1 AS a",
+            "UNSUPPORTED_FEATURE.PARTITION_WITH_NESTED_COLUMN_IS_UNSUPPORTED",
+        ),
+        (
+            "",
+            "AS SELECT NULL AS a, NULL AS b",
+            "DELTA_CANNOT_WRITE_EMPTY_SCHEMA.TABLE_ALL_VOID_COLUMNS",
+        ),
+        (
+            "",
+            "PARTITIONED BY (p) AS SELECT 1 AS p, NULL AS a",
+            "DELTA_NON_PARTITION_COLUMN_ABSENT.NULL_TYPE_COLUMNS_DROPPED",
+        ),
+    ],
+)
+def test_columns_that_make_no_table_are_refused_as_spark_does(
+    spark: SparkSession, db: str, table_path: Path, columns: str, rest: str, condition: str
+) -> None:
+    for verb in ("CREATE", "CREATE OR REPLACE"):
+        for name in ("t", f"delta.`{table_path}`"):
+            statement = f"{verb} TABLE {name} {columns} USING delta {rest}"
+            assert refusals.condition(spark, statement) == condition
+    assert not spark.catalog.tableExists("t")
+    assert not table_path.exists()
+
+
+def test_columns_of_one_name_are_refused_before_the_name_of_the_table_is_looked_at(
+    spark: SparkSession, db: str
+) -> None:
+    spark.sql("CREATE TABLE t (a INT) USING delta")
+    for start in ("CREATE TABLE t", "CREATE TABLE IF NOT EXISTS t"):
+        for columns in ("(a INT, A INT) USING delta", "USING delta AS SELECT 1 AS a, 2 AS a"):
+            assert refusals.condition(spark, f"{start} {columns}") == "COLUMN_ALREADY_EXISTS"
+    # Two names are two names in other formats, where the session says so.
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        spark.sql("CREATE TABLE not_delta (a INT, A INT) USING parquet")
+        assert refusals.condition(spark, "CREATE TABLE u (a INT, A INT) USING delta") == (
+            "DELTA_DUPLICATE_COLUMNS_FOUND"
+        )
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_a_table_made_by_the_api_is_refused_for_the_same_reasons(
+    spark: SparkSession, db: str
+) -> None:
+    twice, alone = spark.sql("SELECT 1 AS a, 2 AS a"), spark.sql("SELECT 1 AS a")
+    nothing = spark.sql("SELECT NULL AS a")
+    reasons: dict[str, list[Callable[[], object]]] = {
+        "COLUMN_ALREADY_EXISTS": [
+            lambda: twice.writeTo("t").using("delta").create(),
+            lambda: twice.write.format("delta").saveAsTable("t"),
+            lambda: (
+                DeltaTable.create(spark)
+                .tableName("t")
+                .addColumn("a", "INT")
+                .addColumn("A", "INT")
+                .execute()
+            ),
+        ],
+        "ALL_PARTITION_COLUMNS_NOT_ALLOWED": [
+            lambda: alone.writeTo("t").using("delta").partitionedBy(F.col("a")).create(),
+            lambda: alone.write.format("delta").partitionBy("a").saveAsTable("t"),
+            lambda: (
+                DeltaTable.create(spark)
+                .tableName("t")
+                .addColumn("a", "INT")
+                .partitionedBy("a")
+                .execute()
+            ),
+        ],
+        "DELTA_CANNOT_WRITE_EMPTY_SCHEMA.TABLE_ALL_VOID_COLUMNS": [
+            lambda: nothing.writeTo("t").using("delta").create(),
+            lambda: nothing.write.format("delta").saveAsTable("t"),
+        ],
+    }
+    for condition, calls in reasons.items():
+        for call in calls:
+            with pytest.raises(AnalysisException) as caught:
+                call()
+            assert caught.value.getCondition() == condition
+    assert not spark.catalog.tableExists("t")
 
 
 def test_generated_columns_of_every_nullability_are_made(spark: SparkSession, db: str) -> None:

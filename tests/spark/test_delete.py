@@ -212,7 +212,7 @@ def test_a_condition_that_makes_no_sense_is_refused(table: DmlTable) -> None:
         ("nope = 1", "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
         ("id", "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN"),
         ("'true'", "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN"),
-        ("max(id) = 1", "INVALID_WHERE_CONDITION"),
+        ("max(id) = 1", "UNSUPPORTED_EXPR_FOR_OPERATOR"),
     ]:
         with pytest.raises(AnalysisException) as error:
             table.handle.delete(condition)
@@ -226,8 +226,10 @@ def test_what_cannot_be_judged_row_by_row_is_refused(table: DmlTable) -> None:
         ("id IN (SELECT 1)", "DELTA_UNSUPPORTED_SUBQUERY"),
         ("EXISTS (SELECT 1)", "DELTA_UNSUPPORTED_SUBQUERY"),
         ("id = (SELECT max(1L))", "DELTA_UNSUPPORTED_SUBQUERY"),
-        ("rand() < 2", "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED"),
-        ("p = 'a' AND uuid() <> ''", "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED"),
+        ("rand() < 2", "INVALID_NON_DETERMINISTIC_EXPRESSIONS"),
+        ("p = 'a' AND uuid() <> ''", "INVALID_NON_DETERMINISTIC_EXPRESSIONS"),
+        ("id = max(id)", "UNSUPPORTED_EXPR_FOR_OPERATOR"),
+        ("row_number() OVER (ORDER BY id) = 1", "UNSUPPORTED_EXPR_FOR_OPERATOR"),
     ]:
         with table.refused(expected):
             table.handle.delete(condition)

@@ -44,11 +44,13 @@ REFUSED: dict[str, Callable[[Merge], Merge]] = {
     "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED": lambda m: m.whenMatchedDelete("rand() < 0.5"),
     "DELTA_AGGREGATION_NOT_SUPPORTED": lambda m: m.whenMatchedDelete("max(t.id) > 1"),
     "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN": lambda m: m.whenMatchedDelete("t.id"),
+    "UNSUPPORTED_EXPR_FOR_OPERATOR": lambda m: m.whenMatchedUpdate(set={"id": "max(s.id)"}),
+    "FIELD_NOT_FOUND": lambda m: m.whenMatchedUpdate(set={"st.nope": "1"}),
+    "INVALID_EXTRACT_BASE_FIELD_TYPE": lambda m: m.whenMatchedUpdate(set={"t.v.nope": "1"}),
 }
 UNKNOWN: dict[str, Callable[[Merge], Merge]] = {
     "a column of the table": lambda m: m.whenMatchedUpdate(set={"nope": "1"}),
     "a column of a value": lambda m: m.whenMatchedUpdate(set={"id": "nope"}),
-    "a field": lambda m: m.whenMatchedUpdate(set={"st.nope": "1"}),
     "a column of a condition": lambda m: m.whenMatchedDelete("nope = 1"),
     "the target in an insert": lambda m: m.whenNotMatchedInsert(values={"id": "t.id"}),
     "the source alone": lambda m: m.whenNotMatchedBySourceUpdate(set={"v": "s.v"}),
@@ -94,10 +96,37 @@ def test_an_aggregate_beside_columns_is_refused_as_one(table: MergeTable) -> Non
     source = table.data("id int, v string", (1, "A"))
     by_condition = table.merge(source, "s.id = t.id AND max(t.id) > 20").whenMatchedDelete()
     by_value = table.merge(source).whenMatchedUpdate(set={"id": "t.id + max(s.id)"})
-    for merge in (by_condition, by_value):
+    for merge, condition in (
+        (by_condition, "DELTA_AGGREGATION_NOT_SUPPORTED"),
+        (by_value, "UNSUPPORTED_EXPR_FOR_OPERATOR"),
+    ):
         with pytest.raises(DeltaError) as caught:
             merge.execute()
-        assert caught.value.condition == "DELTA_AGGREGATION_NOT_SUPPORTED"
+        assert caught.value.condition == condition
+    assert table.version == 0
+
+
+def test_what_is_made_of_many_rows_is_refused_wherever_it_stands(table: MergeTable) -> None:
+    source = table.data("id int, v string", (1, "A"))
+    numbered = "row_number() OVER (ORDER BY t.id)"
+    for merge, condition in (
+        (table.merge(source, f"{numbered} = 1").whenMatchedDelete(), "UNSUPPORTED_EXPR"),
+        (table.merge(source).whenMatchedDelete(f"{numbered} = 1"), "UNSUPPORTED_EXPR"),
+        (table.merge(source).whenMatchedUpdate(set={"id": numbered}), "UNSUPPORTED_EXPR"),
+        (table.merge(source, "explode(array(1)) = 1").whenMatchedDelete(), "OUTSIDE_SELECT"),
+        (table.merge(source).whenMatchedUpdate(set={"id": "explode(l)"}), "OUTSIDE_SELECT"),
+    ):
+        with pytest.raises(AnalysisException, match=condition):
+            merge.execute()
+    assert table.version == 0
+
+
+def test_a_condition_of_the_join_that_is_no_condition_is_refused_as_one(table: MergeTable) -> None:
+    source = table.data("id int, v string", (1, "A"))
+    for condition in ("t.id", "1", "'true'", "t.st"):
+        with pytest.raises(DeltaError) as caught:
+            table.merge(source, condition).whenMatchedDelete().execute()
+        assert caught.value.condition == "JOIN_CONDITION_IS_NOT_BOOLEAN_TYPE"
     assert table.version == 0
 
 

@@ -81,7 +81,7 @@ def test_what_is_wrong_is_told_in_the_place_of_the_plan(spark: SparkSession, db:
     for statement, said in {
         "UPDATE t SET v = nope": "UNRESOLVED_COLUMN",
         "DELETE FROM t WHERE nope = 1": "UNRESOLVED_COLUMN",
-        "DELETE FROM t WHERE rand() > 0": "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED",
+        "DELETE FROM t WHERE rand() > 0": "INVALID_NON_DETERMINISTIC_EXPRESSIONS",
         "INSERT INTO t SELECT * FROM nope": "TABLE_OR_VIEW_NOT_FOUND",
     }.items():
         first, *more = [row[0] for row in spark.sql(f"EXPLAIN {statement}").collect()]

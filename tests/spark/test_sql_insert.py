@@ -188,6 +188,22 @@ def test_what_does_not_fit_is_refused_by_name(
     assert [table_log(spark, name).update().version for name in ("t", "d")] == before
 
 
+def test_a_column_that_must_have_a_value_is_not_left_out(spark: SparkSession, db: str) -> None:
+    spark.sql("CREATE TABLE n (id INT NOT NULL, v STRING, g INT NOT NULL) USING delta")
+    for statement, expected in {
+        "INSERT INTO n (id, v) VALUES (1, 'x')": "DELTA_INSERT_COLUMN_MISMATCH",
+        "INSERT OVERWRITE n (v) VALUES ('x')": "DELTA_INSERT_COLUMN_MISMATCH",
+        "INSERT INTO n BY NAME SELECT 1 AS g": "DELTA_INSERT_COLUMN_MISMATCH",
+        "INSERT INTO n VALUES (DEFAULT, 'x', 1)": "NO_DEFAULT_COLUMN_VALUE_AVAILABLE",
+        "INSERT INTO n (id, g) SELECT 1, DEFAULT": "NO_DEFAULT_COLUMN_VALUE_AVAILABLE",
+        "UPDATE n SET id = DEFAULT": "NO_DEFAULT_COLUMN_VALUE_AVAILABLE",
+        "INSERT INTO n VALUES (NULL, 'x', 1)": "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
+    }.items():
+        assert condition(spark, statement) == expected
+    spark.sql("INSERT INTO n (id, g) VALUES (1, 2)")
+    assert rows(spark.table("n")) == [(1, None, 2)]
+
+
 def test_fields_of_structs_go_by_their_places_unless_all_goes_by_name(
     spark: SparkSession, db: str
 ) -> None:

@@ -103,7 +103,7 @@ MAINTENANCE: Mapping[str, Case] = {
     "clone to a path": Case(
         statement="CREATE TABLE delta.`{p}` SHALLOW CLONE delta.`{rows}`",
         becomes={PATH: _ROWS},
-        refusal=_CLONE_EXISTS,
+        refusal="DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
     ),
 }
 DEFINITIONS: Mapping[str, Case] = {

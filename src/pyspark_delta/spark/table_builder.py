@@ -23,6 +23,7 @@ from pyspark_delta.spark.commands.create_table import TableDefinition
 from pyspark_delta.spark.jvm.catalog import parse_name
 from pyspark_delta.spark.jvm.column_types import stored_column_type, stored_columns
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.new_columns import check_columns_differ
 from pyspark_delta.spark.spark_errors import raises_spark_errors
 from pyspark_delta.spark.table_access import is_same_location
 
@@ -135,9 +136,11 @@ class TableBuilder:
         """What the calls said, put together."""
         jvm = JvmSession(self._spark)
         name = self._name()
+        schema = StructType(tuple(self._columns))
+        check_columns_differ(jvm, jvm.data_type(schema))
         return TableDefinition(
             name=name,
-            schema=StructType(tuple(self._columns)),
+            schema=schema,
             partition_by=self._partition_by,
             cluster_by=tuple(parse_name(jvm, each) for each in self._cluster_by),
             location=self._location,

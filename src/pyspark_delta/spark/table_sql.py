@@ -16,13 +16,14 @@ from pyspark.errors import PySparkException
 
 from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.table import ConstraintError, SchemaError
+from pyspark_delta.kernel.protocol.column_defaults import current_default
 from pyspark_delta.kernel.protocol.generated_columns import (
     generated_columns,
     generation_expression,
 )
 from pyspark_delta.kernel.protocol.types import BOOLEAN, DataType, StructType, type_name
 from pyspark_delta.spark.column_alignment import bare_type
-from pyspark_delta.spark.jvm.catalyst import can_default
+from pyspark_delta.spark.jvm.catalyst import can_default, can_up_cast
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.sql_text import (
@@ -109,13 +110,17 @@ Refusal = Callable[[TableSql, str], DeltaError]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
-    """How the refusals of one kind of text are called."""
+    """How the refusals of one kind of text are called.
+
+    With `keeps_sparks` what Spark makes no sense of is told in Spark's words.
+    """
 
     user_defined: Refusal
     aggregate: Refusal
     unsupported: Refusal
     wrong_column: Refusal
     malformed: Refusal
+    keeps_sparks: bool = False
 
 
 _CHECK = _Kind(
@@ -169,6 +174,27 @@ _NEW_CHECK = replace(
     wrong_column=lambda sql, part: ConstraintError(
         "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=part, proposal="the table's columns"
     ),
+)
+
+
+def _unfit(sql: TableSql, reason: str) -> DeltaError:
+    return SchemaError(
+        "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
+        fieldName=sql.name,
+        expressionStr=sql.text,
+        reason=reason,
+    )
+
+
+_NEW_GENERATED = replace(
+    _GENERATED,
+    user_defined=lambda sql, part: _unfit(sql, f"{part} is not a built-in function"),
+    unsupported=lambda sql, part: (
+        _unfit(sql, "it holds a query")
+        if _SELECT.search(sql.text)
+        else _GENERATED.unsupported(sql, part)
+    ),
+    keeps_sparks=True,
 )
 
 
@@ -246,6 +272,33 @@ def check_generated_columns(jvm: JvmSession, schema: StructType) -> None:
                 columnType=type_name(f.data_type),
                 expressionType=_shown(found),
             )
+
+
+def check_new_generated_columns(jvm: JvmSession, schema: StructType) -> None:
+    """Refuse generated columns of a statement that Spark refuses before Delta sees them."""
+    columns = generated_columns(schema)
+    names = {f.name.lower() for f in columns}
+    plain = StructType(tuple(f for f in schema if f not in columns))
+    for f in columns:
+        sql = TableSql(name=f.name, text=generation_expression(f) or "")
+        if (default := current_default(f)) is not None:
+            raise SchemaError(
+                "GENERATED_COLUMN_WITH_DEFAULT_VALUE",
+                colName=f.name,
+                defaultValue=default,
+                genExpr=sql.text,
+            )
+        parsed = _parsed(jvm, sql, _NEW_GENERATED)
+        named = names.intersection(path[0].lower() for path in parsed.paths)
+        if named:
+            is_own = f.name.lower() in named
+            raise _unfit(sql, f"it refers to {'itself' if is_own else 'a generated column'}")
+        found = _resolved(jvm, plain, [sql], [parsed], _NEW_GENERATED)[0]
+        _check_nodes(sql, found.nodes, _NEW_GENERATED)
+        if not found.is_deterministic:
+            raise _unfit(sql, "it may differ each time")
+        if found.data_type is None or not can_up_cast(jvm, found.data_type, f.data_type):
+            raise _unfit(sql, f"its type is {_shown(found)}, not {type_name(f.data_type)}")
 
 
 def default_values(jvm: JvmSession, columns: Sequence[TableSql]) -> list[Expression]:
@@ -331,13 +384,16 @@ def _resolved(
             return resolved
     except JAVA_FAILURES as error:
         if is_last:
-            raise _refusal(texts[0], error, kind) from error
+            refusal = _refusal(texts[0], error, kind)
+            raise refusal from (None if refusal is error else error)
     # Together they cost one analysis; apart they tell which one is wrong.
     pairs = zip(texts, parsed, strict=True)
     return [_resolved(jvm, schema, [sql], [one], kind)[0] for sql, one in pairs]
 
 
-def _refusal(sql: TableSql, error: Exception, kind: _Kind) -> DeltaError:
+def _refusal(sql: TableSql, error: Exception, kind: _Kind) -> Exception:
+    if kind.keeps_sparks and isinstance(error, PySparkException):
+        return error
     if isinstance(error, PySparkException) and _UNRESOLVED_COLUMN.match(error.getCondition() or ""):
         return kind.wrong_column(sql, _named(error.getMessageParameters()))
     return kind.unsupported(sql, sql.text)

@@ -14,14 +14,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark_delta.errors.table import TableAlreadyExistsError, TableNotFoundError
 from pyspark_delta.spark.catalog import TableName, show_columns
 from pyspark_delta.spark.commands.write import run_write
+from pyspark_delta.spark.commands.write_definition import clustering_names
 from pyspark_delta.spark.commands.write_request import (
     SaveMode,
     TableOperation,
     TableWrite,
     WriteRequest,
 )
+from pyspark_delta.spark.jvm.new_columns import check_new_columns
 from pyspark_delta.spark.options import DeltaOptions
+from pyspark_delta.spark.table_layout import check_layout
 from pyspark_delta.spark.table_places import TablePlace, known_name, place_of, register
+from pyspark_delta.spark.types import from_spark
 
 TableVerb = Literal["create", "replace", "create or replace"]
 
@@ -54,6 +58,7 @@ def save_as_table(spark: SparkSession, name: TableName, rows: TableRows, mode: S
     """
     rows = replace(rows, comment=rows.options.get("comment"), location=rows.options.get("path"))
     if not _exists(spark, name, rows):
+        check_new_columns(rows.data)
         operation: TableVerb = "create or replace" if mode == "overwrite" else "create"
         _write_table(spark, name, rows, operation, is_v1=True)
     elif mode == "error":
@@ -61,6 +66,7 @@ def save_as_table(spark: SparkSession, name: TableName, rows: TableRows, mode: S
     elif mode == "overwrite" and any(option in rows.options for option in _REPLACES_ROWS):
         insert_rows(spark, name, rows, overwrite=True, casts=False)
     elif mode == "overwrite":
+        check_new_columns(rows.data)
         _write_table(spark, name, rows, "create or replace", is_v1=True)
     elif mode == "append":
         place = place_of(spark, name, rows.location, rows.options)
@@ -98,6 +104,7 @@ def insert_rows(
 
 def make_table(spark: SparkSession, name: TableName, rows: TableRows, verb: TableVerb) -> None:
     """`df.writeTo(t).create()` and the like, and CREATE TABLE AS SELECT."""
+    check_new_columns(rows.data)
     exists = _exists(spark, name, rows)
     if verb == "create" and exists:
         raise TableAlreadyExistsError("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name.shown)
@@ -109,6 +116,8 @@ def make_table(spark: SparkSession, name: TableName, rows: TableRows, verb: Tabl
 def _write_table(
     spark: SparkSession, name: TableName, rows: TableRows, verb: TableVerb, *, is_v1: bool
 ) -> None:
+    schema = from_spark(rows.data.schema)
+    check_layout(spark, schema, rows.partition_by, clustering_names(rows.cluster_by, schema))
     place = place_of(spark, name, rows.location, rows.options)
     if verb == "create" and place.is_unregistered():
         # Somebody made it and was stopped.  These rows come in the place of those.

@@ -138,6 +138,8 @@ def check_data_columns(data_schema: StructType, partition_columns: Sequence[str]
     if not rest:
         raise SchemaError("DELTA_NON_PARTITION_COLUMN_ABSENT.ALL_PARTITION_COLUMNS")
     if all(f.data_type == VOID for f in rest):
+        if not partitions:
+            raise SchemaError("DELTA_CANNOT_WRITE_EMPTY_SCHEMA.TABLE_ALL_VOID_COLUMNS")
         raise SchemaError("DELTA_NON_PARTITION_COLUMN_ABSENT.NULL_TYPE_COLUMNS_DROPPED")
 
 

@@ -19,6 +19,7 @@ from pyspark_delta.kernel.protocol.types import column_name
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.spark.catalog import TableName
 from pyspark_delta.spark.commands.alter_table import Alteration
+from pyspark_delta.spark.exact_names import check_layout_names
 
 _FEATURE = "clustering"
 
@@ -33,6 +34,7 @@ def run_cluster_by(spark: SparkSession, table: TableName, columns: Sequence[Sequ
         )
     if not columns and _FEATURE not in alteration.features:
         return  # it is not clustered, and need not become a table that could be
+    check_layout_names(spark, schema, columns)
     paths = clustering_paths(snapshot.metadata, columns)
     mode = mapping_mode(snapshot.metadata)
     old = [

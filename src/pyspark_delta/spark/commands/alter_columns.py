@@ -6,7 +6,7 @@ name, and are read with a wider type.  SET NOT NULL alone looks at the rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, SparkSession
@@ -26,7 +26,7 @@ from pyspark_delta.kernel.ops.alter_schema import (
     spelled_changes,
     spelled_columns,
 )
-from pyspark_delta.kernel.ops.column_paths import FoundColumn, find_column
+from pyspark_delta.kernel.ops.column_paths import FoundColumn, find_column, find_struct, unresolved
 from pyspark_delta.kernel.ops.column_types import as_declared
 from pyspark_delta.kernel.protocol.column_defaults import FEATURE as DEFAULTS_FEATURE
 from pyspark_delta.kernel.protocol.column_mapping import logical_path
@@ -46,6 +46,7 @@ from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.spark.catalog import TableName
 from pyspark_delta.spark.column_alignment import column
 from pyspark_delta.spark.commands.alter_table import Alteration
+from pyspark_delta.spark.exact_names import check_spelled, is_exact, is_spelled
 from pyspark_delta.spark.reader import read_snapshot
 from pyspark_delta.spark.table_sql import TableSql, check_default
 
@@ -53,6 +54,8 @@ from pyspark_delta.spark.table_sql import TableSql, check_default
 def run_add_columns(spark: SparkSession, table: TableName, added: Sequence[AddedColumn]) -> None:
     """Add columns, of which the rows that are there have nulls."""
     alteration = Alteration.start(spark, table)
+    if is_exact(spark):
+        _check_added_names(alteration.schema, added)
     schema = add_columns(alteration.schema, added)
     told = [
         (each.path[:-1], as_declared(each.field), _shown(each.position))
@@ -70,6 +73,10 @@ def run_drop_columns(
 ) -> None:
     """Drop columns; their values stay in files that nobody reads them from."""
     alteration = Alteration.start(spark, table)
+    if is_exact(spark) and if_exists:
+        paths = [path for path in paths if is_spelled(alteration.schema, path)]
+    elif is_exact(spark):
+        _check_names(alteration.schema, paths)
     schema, dropped = drop_columns(alteration.schema, paths, alteration.rules, if_exists=if_exists)
     if not dropped:
         return
@@ -83,6 +90,8 @@ def run_rename_column(
 ) -> None:
     """Give a column another name; in files it keeps the one it has."""
     alteration = Alteration.start(spark, table)
+    if is_exact(spark):
+        _check_renamed(alteration.schema, path, name)
     schema, old = rename_column(alteration.schema, path, name, alteration.rules)
     alteration.check_dependents(old)
     new = (*old[:-1], name)
@@ -107,6 +116,8 @@ def run_alter_columns(
 ) -> None:
     """Change types, comments, positions, defaults, and whether columns may be null."""
     alteration = Alteration.start(spark, table)
+    if is_exact(spark):
+        _check_changed_names(alteration.schema, changes)
     needed = spelled_changes(alteration.schema, changes, alteration.rules)
     if not needed:
         return
@@ -130,6 +141,42 @@ def run_replace_columns(spark: SparkSession, table: TableName, columns: StructTy
     configuration = _without_statistics(alteration, lost)
     operation = changed_columns("REPLACE COLUMNS", [((), as_declared(f)) for f in columns])
     alteration.commit_schema(schema, operation, configuration=configuration)
+
+
+def _check_names(schema: StructType, paths: Iterable[Sequence[str]]) -> None:
+    """Refuse columns that the table spells otherwise, for a session that tells cases apart."""
+    for path in paths:
+        check_spelled(schema, path)
+
+
+def _check_added_names(schema: StructType, added: Sequence[AddedColumn]) -> None:
+    _check_names(schema, (each.path[:-1] for each in added if len(each.path) > 1))
+    for each in added:
+        if not is_spelled(schema, each.path):
+            # Found in another case, which is no reason for Spark to refuse it, but one for Delta.
+            raise SchemaError(
+                "DELTA_DUPLICATE_COLUMNS_FOUND.ADDING_COLUMNS",
+                duplicateCols=column_name(each.path),
+            )
+        after = None if each.position is None else each.position.after
+        _, struct = find_struct(schema, each.path[:-1])
+        if after is not None and not is_spelled(struct, (after,)):
+            raise SchemaError("FIELD_NOT_FOUND", fieldName=after, fields=", ".join(struct.names))
+
+
+def _check_renamed(schema: StructType, path: Sequence[str], name: str) -> None:
+    check_spelled(schema, path)
+    _, struct = find_struct(schema, path[:-1])
+    if name.lower() != path[-1].lower() and not is_spelled(struct, (name,)):
+        raise SchemaError("DELTA_DUPLICATE_COLUMNS_FOUND.METADATA_UPDATE", duplicateCols=name)
+
+
+def _check_changed_names(schema: StructType, changes: Sequence[ColumnChange]) -> None:
+    _check_names(schema, (each.path for each in changes))
+    for each in changes:
+        after = None if each.position is None else each.position.after
+        if after is not None and not is_spelled(schema, (*each.path[:-1], after)):
+            raise unresolved(schema, (*each.path[:-1], after))
 
 
 def _without_statistics(

@@ -92,7 +92,8 @@ def find_clone_place(spark: SparkSession, target: CloneTarget) -> TablePlace | N
     place = place_of(spark, name, target.location)
     exists = name.entry is not None or (name.path is not None and place.snapshot() is not None)
     if exists and not target.replaces:
-        _check_may_exist(target)
+        if not target.if_not_exists:
+            place.check_empty()
         return None
     if not exists and not target.creates:
         raise TableNotFoundError("DELTA_CANNOT_REPLACE_MISSING_TABLE", tableName=name.shown)

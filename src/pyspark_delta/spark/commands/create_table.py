@@ -47,6 +47,7 @@ from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.catalog import TableName
 from pyspark_delta.spark.commands.user_metadata import session_user_metadata
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.table_layout import check_layout
 from pyspark_delta.spark.table_places import TablePlace, new_table_properties, place_of, register
 from pyspark_delta.spark.table_sql import TableSql, check_default, check_generated_columns
 
@@ -139,6 +140,7 @@ def _check_exists(definition: TableDefinition) -> None:
 def _check_definition(spark: SparkSession, definition: TableDefinition) -> None:
     schema = definition.schema
     if schema.fields:
+        check_layout(spark, schema, definition.partition_by, definition.cluster_by)
         check_partition_columns(schema, definition.partition_by)
         check_clustering(schema, definition.cluster_by, definition.partition_by)
         check_generated_columns(JvmSession(spark), schema)

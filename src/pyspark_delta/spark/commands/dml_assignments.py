@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -26,6 +27,7 @@ from pyspark_delta.kernel.protocol.types import (
 )
 from pyspark_delta.spark.column_alignment import column
 from pyspark_delta.spark.commands.merge_values import Conversions, Typed
+from pyspark_delta.spark.exact_names import is_exact, is_spelled
 from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.attribute_names import is_default_keyword, parse_attribute_name
 from pyspark_delta.spark.jvm.conditions import (
@@ -67,10 +69,14 @@ def parse_assignments(
     The value DEFAULT stands for what the column gets when nobody gives one.
     """
     found = []
+    exact = is_exact(jvm.spark)
     for text, value in given.items() if isinstance(given, Mapping) else given:
         path = parse_attribute_name(jvm, text)
-        own = [rest for rest in without_name(path, alias) if schema.get(rest[0]) is not None]
+        rests = without_name(path, alias, exact=exact)
+        own = [rest for rest in rests if schema.get(rest[0]) is not None]
         path = own[0] if own else path
+        if exact and not is_spelled(schema, path):
+            raise _missing(path, schema.names)
         is_default = is_default_keyword(jvm, value)
         found.append(Assignment(path=path, value=None if is_default else value))
     return found
@@ -109,15 +115,12 @@ def assigned_columns(
     if not assignments:
         return NewValues(columns={}, is_repeatable=True, data=rows)
     with_values = _with_defaults(jvm, schema, assignments)
-    chosen = rows.select(
-        "*", *[value.alias(f"{_VALUE}{i}") for i, (_, value) in enumerate(with_values)]
-    )
-    _check_one_row(jvm, chosen, [value for _, value in with_values])
+    chosen = _with_values(jvm, rows, [value for _, value in with_values])
     if not is_deterministic(chosen):
         raise InvalidPredicateError(
-            "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED",
+            "INVALID_NON_DETERMINISTIC_EXPRESSIONS",
             operation="UPDATE",
-            expression=", ".join(column_name(each.path) for each in assignments),
+            sqlExprs=", ".join(sql_of(jvm, value) for _, value in with_values),
         )
     types = [f.data_type for f in from_spark(chosen.schema).fields[-len(with_values) :]]
     cast = _casts_by_name(jvm) if structs_by_name else ValueCasts(jvm, metadata).cast
@@ -182,17 +185,27 @@ def updated_rows(
     return table_rows(jvm, made, metadata, protocol, hidden=hidden, keeps_identity=True)
 
 
-def _check_one_row(jvm: JvmSession, chosen: DataFrame, values: Sequence[Column]) -> None:
-    """Refuse values that are made of many rows, or make many: UPDATE looks at each row alone."""
+def _with_values(jvm: JvmSession, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
+    """`rows` with values beside their columns.
+
+    Refused are values that are made of many rows, or make many: UPDATE looks at each row alone.
+    """
+    listed = ", ".join(sql_of(jvm, value) for value in values)
+    of_many = InvalidPredicateError(
+        "UNSUPPORTED_EXPR_FOR_OPERATOR", operation="UPDATE", invalidExprSqls=listed
+    )
+    try:
+        chosen = rows.select("*", *[value.alias(f"{_VALUE}{i}") for i, value in enumerate(values)])
+    except AnalysisException as error:
+        if error.getCondition() == "MISSING_GROUP_BY":
+            raise of_many from error
+        raise
     node = other_rows_needed(chosen)
-    if node is None:
-        return
     if node == "Generate":
         raise analysis_error(jvm, "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT", plan="UPDATE")
-    listed = ", ".join(sql_of(jvm, value) for value in values)
-    raise analysis_error(
-        jvm, "UNSUPPORTED_EXPR_FOR_OPERATOR", operator="UPDATE", invalidExprSqls=listed
-    )
+    if node is not None:
+        raise of_many
+    return chosen
 
 
 def _casts_by_name(jvm: JvmSession) -> Cast:
@@ -233,11 +246,8 @@ def _assigned(
     """The new value of each field of `schema` that is assigned to, in whole or in part."""
     for each in wanted:
         if schema.get(each.path[0]) is None:
-            raise SchemaError(
-                "DELTA_MISSING_SET_COLUMN",
-                columnName=column_name((*parents, each.path[0])),
-                columnList=", ".join(column_name((*parents, f.name)) for f in schema),
-            )
+            beside = [column_name((*parents, f.name)) for f in schema]
+            raise _missing((*parents, each.path[0]), beside)
     found = {}
     for f in schema:
         own = _of(wanted, f)
@@ -254,6 +264,12 @@ def _assigned(
         else:
             found[f.name] = _rebuilt(cast, f, own, current(f.name), (*parents, f.name))
     return found
+
+
+def _missing(path: Sequence[str], known: Sequence[str]) -> SchemaError:
+    return SchemaError(
+        "DELTA_MISSING_SET_COLUMN", columnName=column_name(path), columnList=", ".join(known)
+    )
 
 
 def _rebuilt(
@@ -285,6 +301,8 @@ def _with_defaults(
         if value is None:
             f = schema.get(each.path[0]) if len(each.path) == 1 else None
             text = None if f is None else current_default(f)
+            if f is not None and text is None and not f.nullable:
+                raise SchemaError("NO_DEFAULT_COLUMN_VALUE_AVAILABLE", colName=f.name)
             value = F.lit(None)
             if text is not None:
                 (made,) = default_values(jvm, [TableSql(name=each.path[0], text=text)])

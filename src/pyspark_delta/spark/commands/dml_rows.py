@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -17,9 +18,13 @@ from pyspark_delta.kernel.scan.predicates import has_unknown
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.commands.replaced_rows import RowCondition, row_condition, whole_files
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.merge_plan import sql_of
 from pyspark_delta.spark.jvm.named_rows import Called, named_rows
 from pyspark_delta.spark.located_rows import FILE, LocatedRows, located_rows
 from pyspark_delta.spark.touched_rows import TouchedRows, touched_rows
+
+# How Spark refuses aggregates and window functions in a WHERE; no query has the one of a command.
+_OF_MANY_ROWS = frozenset({"INVALID_WHERE_CONDITION", "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +131,21 @@ def dml_condition(
     alias: Called,
 ) -> DmlCondition:
     """A condition of DELETE or UPDATE, looked up; a typed error when it cannot be one."""
-    where = row_condition(jvm, txn, condition, operation=operation, alias=alias)
+    try:
+        where = row_condition(jvm, txn, condition, operation=operation, alias=alias)
+    except AnalysisException as error:
+        if error.getCondition() not in _OF_MANY_ROWS:
+            raise
+        raise InvalidPredicateError(
+            "UNSUPPORTED_EXPR_FOR_OPERATOR",
+            operation=operation,
+            invalidExprSqls=sql_of(jvm, condition),
+        ) from error
     if not where.resolved.is_deterministic:
         raise InvalidPredicateError(
-            "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED",
+            "INVALID_NON_DETERMINISTIC_EXPRESSIONS",
             operation=operation,
-            expression=where.resolved.sql,
+            sqlExprs=where.resolved.sql,
         )
     return DmlCondition(where=where, alias=alias)
 

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 
 from pyspark_delta.errors.table import InvalidPredicateError, OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.types import BOOLEAN, VOID, type_name
+from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.merge_plan import (
     Found,
@@ -30,6 +31,9 @@ from pyspark_delta.spark.jvm.merge_plan import (
 
 NOTHING_FOUND = Found(listed=None, types={}, is_plain=True)
 """The answer when nothing was asked."""
+
+SEARCH_CONDITION = "search condition"
+"""Where the condition behind ON stands, for those who ask."""
 
 _NOT_THERE = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "FIELD_NOT_FOUND")
 _OF_ANOTHER_FRAME = "MISSING_ATTRIBUTES"
@@ -131,7 +135,9 @@ class Lookup:
     def _unresolved(self, scope: Scope, asked: Asked, error: AnalysisException) -> Exception:
         if _condition(error) == "MISSING_GROUP_BY":
             # An aggregate beside columns: no value of one row either.
-            return self._aggregate(asked)
+            return self._of_many_rows(asked, "Aggregate")
+        if _condition(error).startswith("UNSUPPORTED_GENERATOR"):
+            return self._of_many_rows(asked, "Generate")
         if not _condition(error).startswith(_NOT_THERE):
             return error
         facts = error.getMessageParameters() or {}
@@ -144,14 +150,21 @@ class Lookup:
 
     def _refuse(self, scope: Scope, asked: Sequence[Asked]) -> None:
         for each in asked:
-            if not find(self.jvm, scope, {each.name: each.column}, {}).is_plain:
-                raise self._aggregate(each)
+            found = find(self.jvm, scope, {each.name: each.column}, {})
+            if not found.is_plain:
+                raise self._of_many_rows(each, found.needs)
 
-    def _aggregate(self, asked: Asked) -> OperationNotAllowedError:
+    def _of_many_rows(self, asked: Asked, needs: str | None) -> Exception:
+        """What to raise for a value that no single row has, by the node that would make it."""
+        operation, text = f"The {asked.where} of a MERGE", sql_of(self.jvm, asked.column)
+        if needs == "Generate":
+            return analysis_error(self.jvm, "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT", plan="MERGE")
+        if needs == "Aggregate" and asked.is_condition:
+            return OperationNotAllowedError(
+                "DELTA_AGGREGATION_NOT_SUPPORTED", operation=operation, predicate=text
+            )
         return OperationNotAllowedError(
-            "DELTA_AGGREGATION_NOT_SUPPORTED",
-            operation=f"The {asked.where} of a MERGE",
-            predicate=sql_of(self.jvm, asked.column),
+            "UNSUPPORTED_EXPR_FOR_OPERATOR", operation=operation, invalidExprSqls=text
         )
 
     def _check_condition(self, found: Found, asked: Asked) -> None:
@@ -170,13 +183,17 @@ class Lookup:
                 cond=sql_of(self.jvm, asked.column),
             )
         data_type = found.types[asked.name]
-        if data_type not in (BOOLEAN, VOID):
+        if data_type in (BOOLEAN, VOID):
+            return
+        text = sql_of(self.jvm, asked.column)
+        shown = "unknown" if data_type is None else type_name(data_type)
+        if asked.where == SEARCH_CONDITION:
             raise SchemaError(
-                "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN",
-                sqlExpr=sql_of(self.jvm, asked.column),
-                filter=asked.where,
-                type="unknown" if data_type is None else type_name(data_type),
+                "JOIN_CONDITION_IS_NOT_BOOLEAN_TYPE", joinCondition=text, conditionType=shown
             )
+        raise SchemaError(
+            "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN", sqlExpr=text, filter=asked.where, type=shown
+        )
 
 
 def _condition(error: AnalysisException) -> str:

@@ -25,7 +25,12 @@ from pyspark_delta.spark.commands.merge_columns import (
     TableColumns,
     target_names,
 )
-from pyspark_delta.spark.commands.merge_lookup import NOTHING_FOUND, Asked, Lookup
+from pyspark_delta.spark.commands.merge_lookup import (
+    NOTHING_FOUND,
+    SEARCH_CONDITION,
+    Asked,
+    Lookup,
+)
 from pyspark_delta.spark.commands.merge_targets import (
     Assigned,
     Path,
@@ -33,6 +38,7 @@ from pyspark_delta.spark.commands.merge_targets import (
     evolved_schema,
 )
 from pyspark_delta.spark.commands.write_definition import data_schema
+from pyspark_delta.spark.exact_names import is_exact
 from pyspark_delta.spark.jvm.catalyst import column_of
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.merge_plan import Found, Scope, named_columns, shown_conditions
@@ -129,7 +135,9 @@ class _Resolver:
         assert snapshot is not None
         schema = snapshot.metadata.schema
         brought = data_schema(names.source.schema) if names.evolves else None
-        self._target = Target(schema=schema, called=self._called, source=brought)
+        self._target = Target(
+            schema=schema, called=self._called, source=brought, exact=is_exact(names.jvm.spark)
+        )
         self._lookup = Lookup.of(names.jvm, names.source, names.target, self._called, schema.names)
         self._source, self._target_scope = self._lookup.source, self._lookup.target
         self._source_columns = names.source.columns
@@ -319,7 +327,7 @@ class _Resolver:
     ) -> Iterator[Asked]:
         """What users wrote for one kind of clauses."""
         if condition is not None:
-            yield Asked(CONDITION, condition, "search condition")
+            yield Asked(CONDITION, condition, SEARCH_CONDITION)
         for number, clause in enumerate(self._clauses):
             if clause.kind != kind:
                 continue

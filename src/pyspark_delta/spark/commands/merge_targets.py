@@ -20,9 +20,11 @@ from pyspark_delta.kernel.protocol.schema_merge import MergeRules, evolve_schema
 from pyspark_delta.kernel.protocol.type_widening import TypeWideningMode, record_type_changes
 from pyspark_delta.kernel.protocol.types import (
     VOID,
+    DataType,
     StructField,
     StructType,
     column_name,
+    is_atomic,
     walk_fields,
 )
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
@@ -48,12 +50,14 @@ class Target:
     """The columns that clauses assign to.
 
     `called` is what the table may be called before a column's name.  `source` has the columns that
-    may become the table's: None when its schema is not to change.
+    may become the table's: None when its schema is not to change.  With `exact` a name in another
+    case is another name.
     """
 
     schema: StructType
     called: tuple[str, ...]
     source: StructType | None = None
+    exact: bool = False
 
     def assignments(self, jvm: JvmSession, clause: MergeClause) -> tuple[Assigned, ...]:
         """What a clause that is no star assigns; a typed error for a place that is not there."""
@@ -72,45 +76,96 @@ class Target:
 
         Without evolution that is every column of the table, and the source must have it.
         """
-        left_out = {name.lower() for name in clause.except_columns}
-        known = {name.lower(): name for name in source}
+        left_out = {self._key(name) for name in clause.except_columns}
+        known = {self._key(name): name for name in source}
         for name in clause.except_columns:
-            if name.lower() not in known and name not in self.schema:
+            if self._key(name) not in known and name not in self.schema:
                 raise self._unresolved(name, clause)
         if self.source is not None and clause.kind != "not matched by source":
-            return tuple(name for name in source if name.lower() not in left_out)
-        wanted = [f.name for f in self.schema if f.name.lower() not in left_out]
+            return tuple(name for name in source if self._key(name) not in left_out)
+        wanted = [f.name for f in self.schema if self._key(f.name) not in left_out]
         for name in wanted:
-            if name.lower() not in known:
+            if self._key(name) not in known:
                 raise InvalidPredicateError(
                     "DELTA_MERGE_UNRESOLVED_EXPRESSION",
                     sqlExpr=name,
                     clause=f"{clause.shown} clause",
                     cols=", ".join(source),
                 )
-        return tuple(known[name.lower()] for name in wanted)
+        return tuple(known[self._key(name)] for name in wanted)
 
     def _path(self, parts: Sequence[str], name: str, clause: MergeClause) -> Path:
         """The column or field that a name means: one of the table's first, then a new one."""
-        called = [part.lower() for part in self.called]
-        for size in range(len(called), 0, -1):
-            before = [part.lower() for part in parts[:size]]
-            if len(parts) > size and before == called[-size:]:
-                found = self._known(parts[size:], clause)
-                if found is not None:
-                    return found
-        found = self._known(parts, clause)
-        if found is None:
-            raise self._unresolved(name, clause)
-        return found
+        called = [self._key(part) for part in self.called]
+        meant = [
+            parts[size:]
+            for size in range(len(called), 0, -1)
+            if len(parts) > size and [self._key(part) for part in parts[:size]] == called[-size:]
+        ]
+        for each in (*meant, parts):
+            found = self._known(each, clause)
+            if found is not None:
+                return found
+        for each in (*meant, parts):
+            self._check_field(each)
+        raise self._unresolved(name, clause)
+
+    def _key(self, name: str) -> str:
+        return name if self.exact else name.lower()
 
     def _known(self, parts: Sequence[str], clause: MergeClause) -> Path | None:
-        own = _spelled(self.schema, parts)
+        own = self._spelled(self.schema, parts)
         if own is not None:
             return own
         if self.source is None or clause.kind == "not matched by source":
             return None
-        return _spelled(self.source, parts, under=self.schema)
+        return self._spelled(self.source, parts, under=self.schema)
+
+    def _spelled(
+        self, schema: StructType, parts: Sequence[str], under: StructType | None = None
+    ) -> Path | None:
+        """A path as the schema spells it, or `under` as far as that has it; None if it has none.
+
+        What is below an array or a map stays as it is, to be refused where it is set.
+        """
+        struct: DataType = schema
+        spelled: list[str] = []
+        for part in parts:
+            if not isinstance(struct, StructType):
+                if is_atomic(struct):
+                    return None
+                spelled.append(part)
+                continue
+            found = self._get(struct, part)
+            if found is None:
+                return None
+            known = None if under is None else under.get(part)
+            spelled.append(found.name if known is None else known.name)
+            below = None if known is None else known.data_type
+            under = below if isinstance(below, StructType) else None
+            struct = found.data_type
+        return tuple(spelled)
+
+    def _get(self, struct: StructType, name: str) -> StructField | None:
+        found = struct.get(name)
+        return None if found is None or self._key(found.name) != self._key(name) else found
+
+    def _check_field(self, parts: Sequence[str]) -> None:
+        """Refuse a field of a column that the table has, where the column has no such field."""
+        here: DataType = self.schema
+        for place, part in enumerate(parts):
+            if not isinstance(here, StructType):
+                raise SchemaError(
+                    "INVALID_EXTRACT_BASE_FIELD_TYPE",
+                    base=column_name(parts[:place]),
+                    other=here.simple_string,
+                )
+            found = self._get(here, part)
+            if found is None and not place:
+                return
+            if found is None:
+                raise SchemaError("FIELD_NOT_FOUND", fieldName=part, fields=", ".join(here.names))
+            here = found.data_type
 
     def _unresolved(self, name: str, clause: MergeClause) -> InvalidPredicateError:
         return InvalidPredicateError(
@@ -119,30 +174,6 @@ class Target:
             clause=f"{clause.shown} clause",
             cols=", ".join(self.schema.names),
         )
-
-
-def _spelled(
-    schema: StructType, parts: Sequence[str], under: StructType | None = None
-) -> Path | None:
-    """A path as the schema spells it, or `under` as far as that has it; None when it has none.
-
-    What is below something else than a struct stays as it is, to be refused where it is set.
-    """
-    struct: object = schema
-    spelled: list[str] = []
-    for part in parts:
-        if not isinstance(struct, StructType):
-            spelled.append(part)
-            continue
-        found = struct.get(part)
-        if found is None:
-            return None
-        known = None if under is None else under.get(part)
-        spelled.append(found.name if known is None else known.name)
-        below = None if known is None else known.data_type
-        under = below if isinstance(below, StructType) else None
-        struct = found.data_type
-    return tuple(spelled)
 
 
 def _check_insert(found: Sequence[Assigned]) -> None:

@@ -7,7 +7,8 @@ rows side by side.  Row ids stay, and the change feed gets every row before and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,10 +16,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pyspark_delta.errors.table import SchemaError
 from pyspark_delta.kernel.log.frames import add_table
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
 from pyspark_delta.kernel.protocol.operations import update
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.chosen_rows import chosen_rows
 from pyspark_delta.spark.column_alignment import column
 from pyspark_delta.spark.commands.dml_assignments import (
@@ -54,6 +57,8 @@ from pyspark_delta.spark.reader import read_snapshot
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_reads import TableReads
 
+_SPARK_SAYS = ("DELTA_MISSING_SET_COLUMN", "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE")
+
 
 def run_update(
     spark: SparkSession,
@@ -75,8 +80,8 @@ def run_update(
         return Affected(version=None, num_rows=0)
     watch = Stopwatch()
     jvm = JvmSession(spark)
-    assignments = parse_assignments(jvm, given, txn.schema, alias)
-    with StagedFiles(txn) as staged:
+    with StagedFiles(txn) as staged, _names_by_spark(jvm, txn, given, alias):
+        assignments = parse_assignments(jvm, given, txn.schema, alias)
         files = DmlFiles(jvm, txn, staged, asked)
         where = None if condition is None else dml_condition(jvm, txn, condition, "UPDATE", alias)
         values = _Values(assignments, structs_by_name)
@@ -89,6 +94,23 @@ def run_update(
         predicates = [] if where is None else [where.text]
         version = files.commit(done.actions, update(predicates), {**done.metrics, **watch.metrics})
     return Affected(version=version, num_rows=done.num_rows)
+
+
+@contextmanager
+def _names_by_spark(
+    jvm: JvmSession, txn: OptimisticTransaction, given: Given, alias: Called
+) -> Iterator[None]:
+    """Around what looks names up: for those that mean nothing Spark has errors of its own.
+
+    Where Spark finds something, an array's fields say, our error stays.
+    """
+    try:
+        yield
+    except SchemaError as error:
+        if error.condition in _SPARK_SAYS and txn.snapshot is not None:
+            rows = named_rows(read_snapshot(jvm.spark, txn.snapshot), alias)
+            rows.select(*[F.col(name) for name in dict(given)])
+        raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,7 @@ def _new_metadata(
 ) -> Metadata:
     check_partition_columns(data, request.partition_by)
     check_data_columns(data, request.partition_by)
-    check_clustering(data, _paths(request.cluster_by, data), request.partition_by)
+    check_clustering(data, clustering_names(request.cluster_by, data), request.partition_by)
     table = request.as_table
     own = dict(asked.properties) if table is None else {**table.properties, **asked.properties}
     return Metadata(
@@ -235,7 +235,7 @@ def _clustering(
         # new ones need not be there, nor have statistics, and partitions exclude them.
         unclustered = clustering_domain(())
         return [unclustered] if asked.overwrites_schema and former != unclustered else []
-    paths = _paths(request.cluster_by, txn.schema)
+    paths = clustering_names(request.cluster_by, txn.schema)
     check_clustering(txn.schema, paths, request.partition_by)
     mode = mapping_mode(txn.metadata)
     columns = [physical_path(txn.schema, path, mode) for path in paths]
@@ -269,7 +269,7 @@ def spelled(names: Sequence[str], schema: StructType) -> tuple[str, ...]:
     return tuple(f.name if (f := schema.get(name)) else name for name in names)
 
 
-def _paths(names: Sequence[str], schema: StructType) -> list[tuple[str, ...]]:
+def clustering_names(names: Sequence[str], schema: StructType) -> list[tuple[str, ...]]:
     """Columns to cluster by: one of that very name, or else a field, steps with dots between."""
     return [(name,) if name in schema else tuple(name.split(".")) for name in names]
 

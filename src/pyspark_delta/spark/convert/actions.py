@@ -28,10 +28,10 @@ from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.spark.convert.footers import FileRows, Footers
 from pyspark_delta.spark.convert.manifest import FileManifest, Progress, is_uri
+from pyspark_delta.spark.exact_names import is_exact
 from pyspark_delta.spark.reader import TIME_ZONE
 
 IGNORE_CAST_FAILURE = "spark.databricks.delta.convert.partitionValues.ignoreCastFailure"
-CASE_SENSITIVE = "spark.sql.caseSensitive"
 _NO_COLUMNS = StructType(())
 
 _Values = dict[str, str | None]
@@ -41,7 +41,7 @@ def partition_rules(spark: SparkSession) -> PartitionRules:
     """How this session reads directory names."""
     return PartitionRules(
         zone=zone_named(str(spark.conf.get(TIME_ZONE))),
-        case_sensitive=str(spark.conf.get(CASE_SENSITIVE, "false")).lower() == "true",
+        case_sensitive=is_exact(spark),
         ignore_cast_failure=str(spark.conf.get(IGNORE_CAST_FAILURE, "false")).lower() == "true",
     )
 

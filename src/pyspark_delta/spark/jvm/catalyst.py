@@ -63,6 +63,12 @@ def can_store(jvm: JvmSession, own: DataType, wanted: DataType) -> bool:
     return bool(cast.canANSIStoreAssign(jvm.data_type(own), jvm.data_type(wanted)))
 
 
+def can_up_cast(jvm: JvmSession, own: DataType, wanted: DataType) -> bool:
+    """Whether every value of the type `own` is one of `wanted` too, a text at the worst."""
+    cast = jvm.java_class(f"{_EXPRESSIONS}.Cast$")
+    return bool(cast.canUpCast(jvm.data_type(own), jvm.data_type(wanted)))
+
+
 def can_default(jvm: JvmSession, text: str, own: DataType, wanted: DataType) -> bool:
     """Whether a column of the type `wanted` may have a default of the type `own`.
 

@@ -29,6 +29,7 @@ _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical"
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 _SHOWN_FIELDS = 25
+_OF_MANY_ROWS = frozenset({"Aggregate", "Window", "Generate"})
 # Two columns that are equal: the optimizer, which takes longer than all else here, leaves it so.
 _KEYS = re.compile(r"\((\w+#\d+L?) = (?!\1\))\w+#\d+L?\)")
 
@@ -50,12 +51,14 @@ class Found:
     """Expressions that a scope could make sense of, each under its name.
 
     `types` has None for a type that no table has.  `is_plain` is false when they need more than
-    the rows that they are looked up in, one by one: aggregates, windows, generators.
+    the rows that they are looked up in, one by one: aggregates, windows, generators.  `needs` is
+    then the first node of the plan that they need, such as `Window`.
     """
 
     listed: Any = field(hash=False)  # a Scala sequence of Alias
     types: Mapping[str, DataType | None] = field(hash=False)
     is_plain: bool
+    needs: str | None = None
 
     def expression(self, name: str) -> Any:
         """The Catalyst expression of that name."""
@@ -95,7 +98,8 @@ def find(
     is_plain = plan.nodeName() == "Project" and plan.projectList().size() == len(names)
     is_plain = is_plain and plan.child().fastEquals(scope.plan)
     if not is_plain:
-        return Found(listed=None, types=dict.fromkeys(names), is_plain=False)
+        types = dict.fromkeys(names)
+        return Found(listed=None, types=types, is_plain=False, needs=_needed(plan, scope))
     fields = json.loads(plan.schema().json())["fields"]
     types = {name: _type(each["type"]) for name, each in zip(names, fields, strict=True)}
     return Found(listed=plan.projectList(), types=types, is_plain=True)
@@ -324,6 +328,16 @@ class JoinedRows:
         found = plan_frame(jvm, upper)._jdf.queryExecution().analyzed()
         rule = jvm.java_class("org.apache.spark.sql.catalyst.optimizer.CollapseProject$")
         return rule.buildCleanedProjectList(found.projectList(), found.child().projectList())
+
+
+def _needed(plan: Any, scope: Scope) -> str | None:
+    """The node over a scope that makes its values of many rows, or many rows of its values."""
+    while plan.nodeName() not in _OF_MANY_ROWS and not plan.fastEquals(scope.plan):
+        below = plan.children()
+        if below.size() != 1:
+            return None
+        plan = below.head()
+    return str(plan.nodeName())
 
 
 def _parsed(jvm: JvmSession, texts: Mapping[str, str]) -> Any:

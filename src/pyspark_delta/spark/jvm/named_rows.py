@@ -26,8 +26,12 @@ def named_rows(rows: DataFrame, called: Called) -> DataFrame:
     return plan_frame(jvm, alias.apply(name, rows._jdf.queryExecution().analyzed()))
 
 
-def without_name(path: Sequence[str], called: Called) -> tuple[tuple[str, ...], ...]:
+def without_name(
+    path: Sequence[str], called: Called, *, exact: bool = False
+) -> tuple[tuple[str, ...], ...]:
     """What a path may mean besides itself: without each ending of the table's name before it.
+
+    `exact` says that the name must be spelled as it is.
 
     >>> without_name(("db", "t", "x"), ("cat", "db", "t"))
     (('x',),)
@@ -35,9 +39,10 @@ def without_name(path: Sequence[str], called: Called) -> tuple[tuple[str, ...], 
     ((('x',),), (), ())
     """
     names = (called,) if isinstance(called, str) else tuple(called or ())
-    whole = [part.lower() for part in names]
+    whole = [part if exact else part.lower() for part in names]
+    steps = [step if exact else step.lower() for step in path]
     return tuple(
         tuple(path[size:])
         for size in range(len(whole), 0, -1)
-        if len(path) > size and [part.lower() for part in path[:size]] == whole[-size:]
+        if len(path) > size and steps[:size] == whole[-size:]
     )

@@ -17,10 +17,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.jvm.column_types import stored_schema
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.new_columns import check_columns_differ
 from pyspark_delta.spark.jvm.parsed_alters import AddConstraint, read_constraint
 from pyspark_delta.spark.jvm.plans import plan_frame
 from pyspark_delta.spark.jvm.versions import default_arguments
 
+_DELTA = "delta"
 _CREATES = ("CreateTable", "CreateTableAsSelect")
 _REPLACES = ("ReplaceTable", "ReplaceTableAsSelect")
 _BUCKETS = ("bucket(", "sorted_bucket(")
@@ -42,9 +44,9 @@ class Query:
 class TableStatement:
     """CREATE [OR REPLACE] TABLE or REPLACE TABLE, with or without AS SELECT.
 
-    `schema` has Spark's metadata for generated, identity and default columns.  `transforms` are
-    the partitions by something else than a column, as Spark prints them; buckets are none of
-    them.
+    `schema` has Spark's metadata for generated, identity and default columns; it is empty where
+    a query or another provider gives the columns.  `transforms` are the partitions by something
+    else than a column, as Spark prints them; buckets are none of them.
     """
 
     creates: bool
@@ -74,15 +76,20 @@ def parse_table_statement(jvm: JvmSession, sql: str) -> TableStatement | None:
     if plan.name().getClass().getSimpleName() != "UnresolvedIdentifier":
         return None
     spec = plan.tableSpec()
+    provider = _option(spec.provider())
     has_query = kind.endswith("AsSelect")
+    # What columns others may have is not for us to say.
+    has_columns = not has_query and (provider or _DELTA).lower() == _DELTA
+    if has_columns:
+        check_columns_differ(jvm, plan.tableSchema())
     partitions, clusters, others = _partitioning(plan.partitioning())
     return TableStatement(
         creates=kind in _CREATES or bool(plan.orCreate()),
         replaces=kind in _REPLACES,
         if_not_exists=kind in _CREATES and bool(plan.ignoreIfExists()),
         name=tuple(items(plan.name().nameParts())),
-        provider=_option(spec.provider()),
-        schema=StructType() if has_query else stored_schema(jvm, plan.tableSchema()),
+        provider=provider,
+        schema=stored_schema(jvm, plan.tableSchema()) if has_columns else StructType(),
         partition_by=partitions,
         cluster_by=clusters,
         transforms=tuple(each for each in others if not each.startswith(_BUCKETS)),

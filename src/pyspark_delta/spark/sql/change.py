@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError, TableNotFoundError
+from pyspark_delta.errors.table import OperationNotAllowedError, TableNotFoundError
 from pyspark_delta.spark.catalog import log_of
 from pyspark_delta.spark.commands.delete import run_delete
 from pyspark_delta.spark.commands.merge_clauses import Default, MergeClause
@@ -18,7 +17,6 @@ from pyspark_delta.spark.commands.planned_changes import plan_delete, plan_merge
 from pyspark_delta.spark.commands.truncate import run_truncate
 from pyspark_delta.spark.commands.update import run_update
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.named_rows import named_rows
 from pyspark_delta.spark.jvm.parameters import are_arguments
 from pyspark_delta.spark.jvm.parsed_changes import (
     ParsedChange,
@@ -30,7 +28,6 @@ from pyspark_delta.spark.jvm.parsed_changes import (
     parse_change,
 )
 from pyspark_delta.spark.jvm.plans import empty_frame
-from pyspark_delta.spark.reader import read_snapshot
 from pyspark_delta.spark.sql.requests import Request, parsed_statement
 from pyspark_delta.spark.sql.targets import ChangedTable, changed_table, inserted_table
 from pyspark_delta.spark.table_merges import merge_into
@@ -97,21 +94,14 @@ def _target(spark: SparkSession, name: Sequence[str], verb: str) -> ChangedTable
 
 def _update(spark: SparkSession, target: ChangedTable, parsed: ParsedUpdate) -> DataFrame:
     log = log_of(spark, target.table)
-    try:
-        done = run_update(
-            spark,
-            log,
-            parsed.assignments,
-            parsed.condition,
-            alias=target.called,
-            structs_by_name=True,
-        )
-    except SchemaError as error:
-        if error.condition == "DELTA_MISSING_SET_COLUMN":
-            # Spark has looked such names up before anybody else does: its error is the known one.
-            rows = named_rows(read_snapshot(spark, log.update()), target.called)
-            rows.select(*[F.col(name) for name, _ in parsed.assignments])
-        raise
+    done = run_update(
+        spark,
+        log,
+        parsed.assignments,
+        parsed.condition,
+        alias=target.called,
+        structs_by_name=True,
+    )
     return done.frame(spark)
 
 

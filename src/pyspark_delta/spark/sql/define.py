@@ -16,13 +16,14 @@ from pyspark_delta.spark.catalog import TableName, look_up
 from pyspark_delta.spark.commands.create_table import TableDefinition, run_create_table
 from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.new_columns import check_new_columns
 from pyspark_delta.spark.jvm.parser import TableStatement, parse_table_statement
 from pyspark_delta.spark.jvm.plans import empty_frame
 from pyspark_delta.spark.sql.check_text import check_text
 from pyspark_delta.spark.sql.column_metadata import delta_columns
 from pyspark_delta.spark.sql.like import run_like
 from pyspark_delta.spark.sql.requests import Request, resolvable
-from pyspark_delta.spark.table_sql import TableSql, new_check
+from pyspark_delta.spark.table_sql import TableSql, check_new_generated_columns, new_check
 from pyspark_delta.spark.table_writes import TableRows, TableVerb, make_table
 
 _LIKE = re.compile(r"\bLIKE\b", re.IGNORECASE)
@@ -53,11 +54,13 @@ def run_define(request: Request) -> DataFrame | None:
     if statement.query is not None:
         _define_from_query(request, name, statement)
     else:
+        schema = delta_columns(statement.schema)
+        check_new_generated_columns(JvmSession(spark), schema)
         run_create_table(
             spark,
             TableDefinition(
                 name=name,
-                schema=delta_columns(statement.schema),
+                schema=schema,
                 partition_by=statement.partition_by,
                 cluster_by=statement.cluster_by,
                 location=statement.location,
@@ -72,13 +75,15 @@ def run_define(request: Request) -> DataFrame | None:
 
 
 def _define_from_query(request: Request, name: TableName, statement: TableStatement) -> None:
+    data = _rows(request)
     if statement.if_not_exists and name.entry is not None:
+        check_new_columns(data)
         return
     verb: TableVerb = "create"
     if statement.replaces:
         verb = "create or replace" if statement.creates else "replace"
     rows = TableRows(
-        data=_rows(request),
+        data=data,
         partition_by=statement.partition_by,
         cluster_by=tuple(".".join(path) for path in statement.cluster_by),
         location=statement.location,

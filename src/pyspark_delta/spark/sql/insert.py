@@ -19,6 +19,7 @@ from pyspark_delta.kernel.protocol.identity_columns import is_identity
 from pyspark_delta.kernel.protocol.types import StructField
 from pyspark_delta.spark.catalog import TableName, log_of
 from pyspark_delta.spark.column_alignment import column
+from pyspark_delta.spark.exact_names import is_exact, is_spelled
 from pyspark_delta.spark.jvm.catalyst import constant
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parameters import are_arguments
@@ -174,7 +175,7 @@ class _Insert:
         parsed, jvm = self.parsed, JvmSession(self.spark)
         known = {name.lower(): name for name in metadata.partition_columns}
         for name in (*parsed.fixed, *parsed.open):
-            if name.lower() not in known:
+            if name.lower() not in known or self._is_misspelled(metadata, name):
                 raise SchemaError("NON_PARTITION_COLUMN", columnName=quoted_name(name))
         fixed = {known[name.lower()]: text for name, text in parsed.fixed.items()}
         listed = {name.lower() for name in parsed.columns}
@@ -249,6 +250,9 @@ class _Insert:
         if not places:
             return query, frozenset()
         fields = {i: metadata.schema.get(targets[i]) for i in places}
+        for f in fields.values():
+            if f is not None and not f.nullable and not _has_value(f):
+                raise SchemaError("NO_DEFAULT_COLUMN_VALUE_AVAILABLE", colName=quoted_name(f.name))
         texts = {i: "NULL" if f is None else _default(f) for i, f in fields.items()}
         left_out = {
             targets[i]
@@ -264,11 +268,16 @@ class _Insert:
     def _check_list(self, metadata: Metadata) -> None:
         """The columns that the statement lists are the table's, each of them once."""
         columns = self.parsed.columns
-        known = [name.lower() for name in columns]
+        unknown = [
+            name
+            for name in columns
+            if name not in metadata.schema or self._is_misspelled(metadata, name)
+        ]
+        known = [name.lower() for name in columns if name not in unknown]
         for name in columns:
             if known.count(name.lower()) > 1:
                 raise SchemaError("COLUMN_ALREADY_EXISTS", columnName=quoted_name(name))
-        if not self._may_evolve and any(name not in metadata.schema for name in columns):
+        if not self._may_evolve and unknown:
             # Spark's error for a name that it cannot find, with the columns that there are.
             rows = read_snapshot(self.spark, log_of(self.spark, self.table).update())
             rows.select(*map(column, columns))
@@ -283,6 +292,18 @@ class _Insert:
             if name not in metadata.schema:
                 listed = ", ".join(metadata.schema.names)
                 raise SchemaError("DELTA_MISSING_COLUMN", columnName=name, columnList=listed)
+        lowered = [name.lower() for name in given]
+        for name in given:
+            # Names that differ in case alone are refused as what they are.
+            if lowered.count(name.lower()) == 1 and self._is_misspelled(metadata, name):
+                raise SchemaError(
+                    "DELTA_FAILED_TO_MERGE_FIELDS",
+                    currentField=metadata.schema[name].name,
+                    updateField=name,
+                )
+
+    def _is_misspelled(self, metadata: Metadata, name: str) -> bool:
+        return is_exact(self.spark) and not is_spelled(metadata.schema, (name,))
 
     def _check_enough(self, metadata: Metadata, given: int) -> None:
         if given < len(metadata.schema):
@@ -308,14 +329,18 @@ class _Insert:
         )
 
     def _check_missing(self, metadata: Metadata, given: Sequence[str]) -> None:
-        """Columns without a value, where the session does not let them be null."""
-        if (self.spark.conf.get(_NULLS_FOR_MISSING, None) or "true").lower() == "true":
-            return
+        """Columns without a value, where the session or the table does not let them be null."""
+        may_be_null = (self.spark.conf.get(_NULLS_FOR_MISSING, None) or "true").lower() == "true"
         known = {name.lower() for name in given}
         for f in metadata.schema:
-            has_value = current_default(f) or is_identity(f) or generation_expression(f)
-            if f.name.lower() not in known and not has_value:
+            needs_value = not (may_be_null and f.nullable) and not _has_value(f)
+            if f.name.lower() not in known and needs_value:
                 raise SchemaError("DELTA_INSERT_COLUMN_MISMATCH", columnName=f.name)
+
+
+def _has_value(f: StructField) -> bool:
+    """Whether the table itself gives the column a value."""
+    return bool(current_default(f) or is_identity(f) or generation_expression(f))
 
 
 def _default(f: StructField) -> str:

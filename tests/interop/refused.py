@@ -1,0 +1,409 @@
+"""SQL statements that are refused, with a few among them that are not: both engines run them.
+
+A statement is a line, one that is indented goes on with the line before.  Where a pair stands in
+the place of a statement, delta-spark's error has no condition, or one that says nothing: the other
+one is ours.  `{home}` is a directory of the engine's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Statement = str | tuple[str, str]
+
+TABLES = (
+    "CREATE TABLE t (id BIGINT, v STRING, s STRUCT<a: INT, b: STRING>) USING delta",
+    "INSERT INTO t VALUES (1, 'a', NULL), (2, 'b', named_struct('a', 1, 'b', 'x'))",
+    "CREATE TABLE src (id BIGINT, v STRING) USING delta",
+    "INSERT INTO src VALUES (1, 'n1'), (9, 'n9')",
+    "CREATE TABLE nn (id BIGINT NOT NULL, v STRING, s STRUCT<a: INT NOT NULL, b: INT>) USING delta",
+    """CREATE TABLE mapped (Id INT, V STRING, S STRUCT<A: INT>) USING delta
+       TBLPROPERTIES ('delta.columnMapping.mode' = 'name')""",
+    "CREATE TABLE pt (a INT, P INT) USING delta PARTITIONED BY (P)",
+    "INSERT INTO pt VALUES (1, 1)",
+)
+
+_CTAS = """
+CREATE TABLE a1 USING delta AS SELECT 1 AS a, 2 AS a
+CREATE TABLE a1 USING delta AS SELECT 1 AS a, 2 AS A
+CREATE TABLE a1 USING delta AS SELECT 1 AS a, named_struct('x', 1, 'X', 2) AS s
+CREATE TABLE a1 USING delta AS SELECT 1 AS a, array(named_struct('x', 1, 'x', 2)) AS s
+CREATE TABLE delta.`{home}/a1` USING delta AS SELECT 1 AS a, 2 AS a
+CREATE OR REPLACE TABLE a1 USING delta AS SELECT 1 AS a, 2 AS a
+CREATE OR REPLACE TABLE t USING delta AS SELECT 1 AS a, 2 AS a
+REPLACE TABLE t USING delta AS SELECT 1 AS a, 2 AS A
+CREATE TABLE a1 USING delta PARTITIONED BY (a) AS SELECT 1 AS a
+CREATE TABLE a1 USING delta PARTITIONED BY (b, a) AS SELECT 1 AS a, 2 AS b
+CREATE OR REPLACE TABLE t USING delta PARTITIONED BY (a) AS SELECT 1 AS a
+CREATE TABLE a1 USING delta PARTITIONED BY (a, a) AS SELECT 1 AS a, 2 AS b
+CREATE TABLE a1 USING delta PARTITIONED BY (nope) AS SELECT 1 AS a, 2 AS b
+CREATE TABLE a1 USING delta PARTITIONED BY (s) AS SELECT 1 AS a, array(2) AS s
+CREATE TABLE a1 USING delta PARTITIONED BY (n) AS SELECT 1 AS a, NULL AS n
+CREATE TABLE a1 USING delta CLUSTER BY (nope) AS SELECT 1 AS a, 2 AS b
+CREATE TABLE a1 USING delta CLUSTER BY (a, a) AS SELECT 1 AS a, 2 AS b
+CREATE TABLE a1 (a INT) USING delta CLUSTER BY (nope)
+CREATE TABLE a1 (a INT, m MAP<STRING, INT>) USING delta CLUSTER BY (m.key)
+CREATE TABLE a1 USING delta AS SELECT NULL AS a
+CREATE TABLE a1 USING delta AS SELECT NULL AS a, NULL AS b
+CREATE TABLE delta.`{home}/a1` USING delta AS SELECT NULL AS a
+CREATE OR REPLACE TABLE t USING delta AS SELECT NULL AS a
+CREATE TABLE a1 USING delta PARTITIONED BY (p) AS SELECT 1 AS p, NULL AS a
+CREATE TABLE a1 USING delta AS SELECT 1 AS a, named_struct('x', NULL) AS s
+CREATE TABLE a1 USING delta AS SELECT 1 AS a, array(NULL) AS s
+CREATE TABLE a1 USING delta AS SELECT 1 AS a, map('k', NULL) AS s
+CREATE TABLE a1 USING delta AS SELECT 1 AS `a b`
+CREATE TABLE a1 USING delta AS SELECT INTERVAL 1 DAY AS a
+CREATE TABLE a1 USING delta LOCATION '{home}/a 1' AS SELECT 1 AS a, 1 AS a
+CREATE TABLE t USING delta AS SELECT 1 AS a, 1 AS a
+CREATE TABLE IF NOT EXISTS t USING delta AS SELECT 1 AS a, 1 AS a
+CREATE TABLE a1 (a INT, a INT) USING delta
+CREATE TABLE a1 (a INT, A INT) USING delta
+CREATE TABLE a1 (a INT, s STRUCT<x: INT, X: INT>) USING delta
+CREATE TABLE a1 (a INT) USING delta PARTITIONED BY (a)
+CREATE TABLE a1 (a INT, b INT) USING delta PARTITIONED BY (a, a)
+CREATE TABLE a1 (a INT, b INT) USING delta PARTITIONED BY (nope)
+CREATE TABLE a1 (a INT, b ARRAY<INT>) USING delta PARTITIONED BY (b)
+CREATE TABLE a1 (a INT, s STRUCT<x: INT>) USING delta PARTITIONED BY (s.x)
+CREATE TABLE a3 (a VOID) USING delta
+DESCRIBE a3
+CREATE TABLE a2 (a INT, b INTERVAL DAY) USING delta
+CREATE OR REPLACE TABLE t (a INT, A INT) USING delta
+SHOW TABLES LIKE 'a*'
+"""
+_GENERATED = """
+CREATE TABLE g1 (a INT, b STRING GENERATED ALWAYS AS (a + 1)) USING delta
+CREATE TABLE g1 (a INT, b BIGINT GENERATED ALWAYS AS (a + 1)) USING delta
+CREATE TABLE g1 (a INT, b SMALLINT GENERATED ALWAYS AS (a + 1)) USING delta
+CREATE TABLE g1 (a INT, b DATE GENERATED ALWAYS AS (a)) USING delta
+CREATE TABLE g1 (a INT, b ARRAY<BIGINT> GENERATED ALWAYS AS (array(a))) USING delta
+CREATE TABLE g1 (a INT, b INT GENERATED ALWAYS AS (nope + 1)) USING delta
+CREATE TABLE g1 (a STRUCT<x: INT>, b INT GENERATED ALWAYS AS (a.nope)) USING delta
+CREATE TABLE g1 (a INT, b INT GENERATED ALWAYS AS (b + 1)) USING delta
+CREATE TABLE g1 (a INT, b INT GENERATED ALWAYS AS (a + 1), c INT GENERATED ALWAYS AS (b))
+    USING delta
+CREATE TABLE g1 (a INT, b INT GENERATED ALWAYS AS (no_such_function(a))) USING delta
+CREATE TABLE g1 (a INT, b INT GENERATED ALWAYS AS (own_udf(a))) USING delta
+CREATE TABLE g1 (a INT, b BIGINT GENERATED ALWAYS AS (sum(a))) USING delta
+CREATE TABLE g1 (a INT, b BIGINT GENERATED ALWAYS AS (count(*))) USING delta
+CREATE TABLE g1 (a INT, b INT GENERATED ALWAYS AS (max(a) + a)) USING delta
+CREATE TABLE g1 (a INT, b DOUBLE GENERATED ALWAYS AS (rand())) USING delta
+CREATE TABLE g1 (a INT, b STRING GENERATED ALWAYS AS (uuid())) USING delta
+CREATE TABLE g1 (a INT, b BIGINT GENERATED ALWAYS AS (monotonically_increasing_id())) USING delta
+CREATE TABLE g1 (a INT, b DATE GENERATED ALWAYS AS (current_date())) USING delta
+CREATE TABLE g1 (a INT, b TIMESTAMP GENERATED ALWAYS AS (current_timestamp())) USING delta
+CREATE TABLE g1 (a INT, b STRING GENERATED ALWAYS AS (current_user())) USING delta
+CREATE TABLE g1 (a INT, b INT GENERATED ALWAYS AS ((SELECT max(id) FROM src))) USING delta
+CREATE TABLE g1 (a INT, b BOOLEAN GENERATED ALWAYS AS (a IN (SELECT id FROM src))) USING delta
+CREATE TABLE g1 (a INT, b BOOLEAN GENERATED ALWAYS AS (EXISTS (SELECT 1))) USING delta
+CREATE TABLE g1 (a INT, b INT GENERATED ALWAYS AS (row_number() OVER (ORDER BY a))) USING delta
+CREATE TABLE g1 (a ARRAY<INT>, b INT GENERATED ALWAYS AS (explode(a))) USING delta
+CREATE TABLE g1 (a INT, b INT GENERATED ALWAYS AS (a +)) USING delta
+CREATE TABLE g1 (a INT, b INT GENERATED ALWAYS AS (a + 1) DEFAULT 1) USING delta
+    TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')
+CREATE TABLE g1 (a INT, b INT GENERATED ALWAYS AS (length(a, 1, 2))) USING delta
+CREATE TABLE g1 (a ARRAY<INT>, b INT GENERATED ALWAYS AS (a + 1)) USING delta
+CREATE TABLE delta.`{home}/g1` (a INT, b STRING GENERATED ALWAYS AS (nope)) USING delta
+CREATE OR REPLACE TABLE t (a INT, b STRING GENERATED ALWAYS AS (nope)) USING delta
+CREATE OR REPLACE TABLE t (a INT, b STRING GENERATED ALWAYS AS (rand())) USING delta
+CREATE TABLE g1 (a INT, b BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY 0)) USING delta
+CREATE TABLE g1 (a INT, b STRING GENERATED ALWAYS AS IDENTITY) USING delta
+ALTER TABLE t ADD COLUMN g BIGINT GENERATED ALWAYS AS (id + 1)
+SHOW TABLES LIKE 'g*'
+"""
+_NOT_NULL = """
+INSERT INTO nn (v) VALUES ('x')
+INSERT INTO nn (v, s) VALUES ('x', named_struct('a', 1, 'b', 1))
+INSERT INTO nn BY NAME SELECT 'x' AS v
+INSERT INTO nn (id, v) VALUES (NULL, 'x')
+INSERT INTO nn VALUES (NULL, 'x', NULL)
+INSERT INTO nn (id) VALUES (1)
+INSERT INTO nn VALUES (1, 'x', named_struct('a', NULL, 'b', 1))
+INSERT INTO nn BY NAME SELECT 2 AS id, named_struct('b', 1) AS s
+INSERT INTO nn VALUES (DEFAULT, 'x', NULL)
+INSERT INTO nn (id, v) VALUES (DEFAULT, 'x')
+INSERT OVERWRITE nn (v) VALUES ('x')
+INSERT INTO nn REPLACE WHERE v = 'x' (v) VALUES ('x')
+INSERT INTO nn BY NAME REPLACE WHERE v = 'x' SELECT 'x' AS v
+MERGE INTO nn USING src ON nn.id = src.id WHEN NOT MATCHED THEN INSERT (v) VALUES (src.v)
+MERGE INTO nn USING src ON nn.id = src.id WHEN NOT MATCHED THEN INSERT (id) VALUES (NULL)
+MERGE INTO nn USING src ON nn.id = src.id WHEN MATCHED THEN UPDATE SET id = NULL
+UPDATE nn SET id = NULL
+UPDATE nn SET id = DEFAULT
+UPDATE nn SET s.a = NULL
+SET spark.sql.defaultColumn.useNullsForMissingDefaultValues=false
+INSERT INTO nn (v) VALUES ('x')
+INSERT INTO nn BY NAME SELECT 'x' AS v
+INSERT INTO nn (id) VALUES (1)
+INSERT INTO t (id) VALUES (1)
+SET spark.sql.defaultColumn.useNullsForMissingDefaultValues=true
+SELECT * FROM nn
+"""
+_CONDITIONS = """
+DELETE FROM t WHERE rand() > 0.5
+DELETE FROM t WHERE id > rand() * 10
+DELETE FROM t WHERE v = uuid()
+DELETE FROM pt WHERE p > rand()
+DELETE FROM t WHERE row_number() OVER (ORDER BY id) = 1
+DELETE FROM t WHERE sum(id) OVER () > 1
+DELETE FROM t WHERE max(id) = 1
+DELETE FROM t WHERE count(*) > 1
+DELETE FROM t WHERE id = max(id)
+DELETE FROM t WHERE explode(array(id)) = 1
+DELETE FROM t WHERE id
+DELETE FROM t WHERE 1
+DELETE FROM t WHERE 'x'
+DELETE FROM t WHERE s
+DELETE FROM t WHERE no_such_function(id)
+DELETE FROM t WHERE id + array(1) = 1
+DELETE FROM t WHERE own_udf(id) = 1
+DELETE FROM t WHERE EXISTS (SELECT 1 FROM src WHERE src.id = t.id)
+DELETE FROM t WHERE id NOT IN (SELECT id FROM src)
+DELETE FROM t WHERE (SELECT max(id) FROM src) = 1
+UPDATE t SET v = 'x' WHERE rand() > 0.5
+UPDATE t SET v = 'x' WHERE row_number() OVER (ORDER BY id) = 1
+UPDATE t SET v = 'x' WHERE max(id) = 1
+UPDATE t SET v = 'x' WHERE id = max(id)
+UPDATE t SET v = 'x' WHERE explode(array(id)) = 1
+UPDATE t SET v = 'x' WHERE EXISTS (SELECT 1 FROM src WHERE src.id = t.id)
+UPDATE t SET v = 'x' WHERE 'x'
+UPDATE t SET v = rand()
+UPDATE t SET v = uuid()
+UPDATE t SET v = uuid() WHERE id = 1
+UPDATE t SET s.b = uuid() WHERE id = 77
+UPDATE t SET id = max(id)
+UPDATE t SET id = max(id) + id
+UPDATE t SET id = max(id) WHERE id = 1
+UPDATE t SET id = count(*)
+UPDATE t SET id = row_number() OVER (ORDER BY id)
+UPDATE t SET id = explode(array(1, 2))
+UPDATE t SET id = no_such_function(id)
+UPDATE t SET id = array(1)
+UPDATE t SET s = 1
+UPDATE t SET s = named_struct('a', 1)
+UPDATE t SET s = named_struct('a', 1, 'c', 2)
+UPDATE t SET v.x = 1
+UPDATE t SET s.a = 1, s = NULL
+UPDATE t SET *
+SELECT * FROM t
+"""
+_MERGES = """
+MERGE INTO t USING src ON t.id WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON 1 WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON 'x' WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON t.s WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON t.id + src.id WHEN NOT MATCHED THEN INSERT (id) VALUES (src.id)
+MERGE INTO t USING src ON NULL WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON rand() > 0.5 WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON t.id = src.id AND rand() > 0.5 WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON t.id = src.id AND rand() > 0.5
+    WHEN NOT MATCHED THEN INSERT (id) VALUES (src.id)
+MERGE INTO t USING src ON max(t.id) = 1 WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON t.id = max(src.id) WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON row_number() OVER (ORDER BY t.id) = 1 WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON explode(array(t.id)) = src.id WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON no_such_function(t.id) WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON t.id + array(1) = src.id WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON EXISTS (SELECT 1) WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON t.id = (SELECT max(id) FROM src) WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED AND t.id THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED AND 'x' THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED AND rand() > 0.5 THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED AND max(t.id) = 1 THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED AND t.id = max(t.id) THEN DELETE
+MERGE INTO t USING src ON t.id = src.id
+    WHEN MATCHED AND row_number() OVER (ORDER BY t.id) = 1 THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED AND EXISTS (SELECT 1) THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED AND src.id THEN INSERT (id) VALUES (1)
+MERGE INTO t USING src ON t.id = src.id
+    WHEN NOT MATCHED AND rand() > 0.5 THEN INSERT (id) VALUES (1)
+MERGE INTO t USING src ON t.id = src.id
+    WHEN NOT MATCHED AND max(src.id) > 1 THEN INSERT (id) VALUES (1)
+MERGE INTO t USING src ON t.id = src.id
+    WHEN NOT MATCHED AND src.id IN (SELECT 9) THEN INSERT (id) VALUES (1)
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED BY SOURCE AND t.id THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED BY SOURCE AND rand() > 0.5 THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED BY SOURCE AND max(t.id) > 1 THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET id = rand()
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET v = uuid()
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET id = max(src.id)
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET id = t.id + max(src.id)
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET id = count(*)
+MERGE INTO t USING src ON t.id = src.id
+    WHEN MATCHED THEN UPDATE SET id = row_number() OVER (ORDER BY t.id)
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET id = explode(array(1, 2))
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET id = (SELECT max(id) FROM src)
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET id = array(1)
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET s = 1
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET s = named_struct('a', 1)
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET v.x = 1
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET s.a = 1, s = NULL
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET nope = 1
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET s.nope = 1
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET src.v = 1
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET *
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET v = v
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET v = nope
+MERGE INTO t USING src ON t.nope = src.id WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED AND nope THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED THEN INSERT (id) VALUES (rand())
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED THEN INSERT (id) VALUES (max(src.id))
+MERGE INTO t USING src ON t.id = src.id
+    WHEN NOT MATCHED THEN INSERT (id) VALUES (row_number() OVER (ORDER BY src.id))
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED THEN INSERT (id) VALUES (t.id)
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED THEN INSERT (nope) VALUES (1)
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED THEN INSERT (s.a) VALUES (1)
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED THEN INSERT *
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED AND t.id = 1 THEN INSERT (id) VALUES (1)
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED BY SOURCE AND src.id = 1 THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED BY SOURCE THEN UPDATE SET id = src.id
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED BY SOURCE THEN UPDATE SET id = max(t.id)
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED BY SOURCE THEN UPDATE SET id = rand()
+SELECT * FROM t
+"""
+_CLONES = """
+CREATE TABLE delta.`{home}/c1` USING delta AS SELECT 1 AS a
+CREATE TABLE delta.`{home}/c1` SHALLOW CLONE src
+CREATE TABLE delta.`{home}/c1` SHALLOW CLONE delta.`{home}/c1`
+CREATE OR REPLACE TABLE delta.`{home}/c1` SHALLOW CLONE t
+CREATE TABLE c2 SHALLOW CLONE src LOCATION '{home}/c1'
+CREATE TABLE c2 (a INT) USING delta
+CREATE TABLE c2 SHALLOW CLONE src
+CREATE TABLE c2 SHALLOW CLONE src LOCATION '{home}/c3'
+CREATE TABLE IF NOT EXISTS c2 SHALLOW CLONE t
+CREATE OR REPLACE TABLE src SHALLOW CLONE t
+CREATE TABLE c3 SHALLOW CLONE src LOCATION 'relative/path'
+CREATE TABLE delta.`{home}/c4` SHALLOW CLONE src LOCATION '{home}/c5'
+CREATE TABLE pq USING parquet LOCATION '{home}/pq' AS SELECT 1 AS a
+CREATE TABLE delta.`{home}/pq` SHALLOW CLONE src
+CREATE TABLE c6 SHALLOW CLONE src LOCATION '{home}/pq'
+CREATE TABLE pq SHALLOW CLONE src
+REPLACE TABLE c7 SHALLOW CLONE src
+CREATE TABLE c7 SHALLOW CLONE src VERSION AS OF 99
+CREATE TABLE t SHALLOW CLONE t
+CREATE OR REPLACE TABLE t SHALLOW CLONE t
+SHOW TABLES LIKE 'c*'
+"""
+_CASE = """
+SET spark.sql.caseSensitive=true
+INSERT INTO t (ID, v) VALUES (3, 'c')
+INSERT INTO t (id, V) VALUES (3, 'c')
+INSERT INTO t (id, v, V) VALUES (3, 'c', 'd')
+INSERT INTO t BY NAME SELECT 3 AS ID, 'c' AS v
+INSERT INTO t BY NAME SELECT 3 AS id, 'c' AS v, 1 AS V
+INSERT INTO t (id, v) VALUES (3, 'c')
+INSERT INTO t SELECT 4 AS ID, 'd' AS V, named_struct('A', 1, 'B', 'b')
+INSERT INTO t BY NAME SELECT 5 AS id, named_struct('A', 1, 'B', 'b') AS s
+INSERT INTO pt PARTITION (p = 1) VALUES (1)
+INSERT INTO pt PARTITION (P = 1) VALUES (1)
+INSERT INTO pt PARTITION (P = 1) (A) VALUES (1)
+INSERT OVERWRITE pt PARTITION (p = 1) VALUES (1)
+INSERT INTO pt REPLACE WHERE p = 1 VALUES (1, 1)
+UPDATE t SET V = 'x'
+UPDATE t SET v = 'x' WHERE ID = 77
+UPDATE t SET v = V
+UPDATE t SET s.A = 1
+UPDATE t SET S.a = 1
+UPDATE t SET T.v = 'x' WHERE id = 77
+UPDATE t AS x SET X.v = 'x' WHERE id = 77
+UPDATE t SET v = 'x', V = 'y'
+UPDATE t SET s = named_struct('A', 1, 'B', 'b') WHERE id = 77
+UPDATE t SET v = 'x' WHERE id = 77
+DELETE FROM t WHERE ID = 77
+DELETE FROM t WHERE T.id = 77
+DELETE FROM t WHERE s.A = 77
+MERGE INTO t USING src ON t.ID = src.id WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON t.id = src.ID WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON T.id = src.id WHEN MATCHED THEN DELETE
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET V = 'x'
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET T.v = 'x'
+MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET s.A = 1
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED THEN INSERT (ID) VALUES (1)
+MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED THEN INSERT (id, ID) VALUES (1, 1)
+MERGE INTO src USING (SELECT 1L AS ID, 'x' AS v) s ON src.id = s.ID WHEN MATCHED THEN UPDATE SET *
+MERGE INTO src USING (SELECT 1L AS ID, 'x' AS v) s ON src.id = s.ID WHEN NOT MATCHED THEN INSERT *
+ALTER TABLE mapped ADD COLUMN id INT
+ALTER TABLE mapped ADD COLUMN Id INT
+ALTER TABLE mapped ADD COLUMN s.B INT
+ALTER TABLE mapped ADD COLUMN S.a INT
+ALTER TABLE mapped ADD COLUMN S.B INT
+ALTER TABLE mapped ADD COLUMN n1 INT AFTER id
+ALTER TABLE mapped ADD COLUMN n1 INT AFTER Id
+ALTER TABLE mapped ALTER COLUMN id COMMENT 'c'
+ALTER TABLE mapped ALTER COLUMN Id COMMENT 'c'
+ALTER TABLE mapped ALTER COLUMN s.A COMMENT 'c'
+ALTER TABLE mapped ALTER COLUMN S.a COMMENT 'c'
+ALTER TABLE mapped ALTER COLUMN S.A COMMENT 'c'
+ALTER TABLE mapped ALTER COLUMN V AFTER n1
+ALTER TABLE mapped ALTER COLUMN V AFTER N1
+ALTER TABLE mapped ALTER COLUMN id DROP NOT NULL
+ALTER TABLE mapped CHANGE COLUMN v v STRING COMMENT 'x'
+ALTER TABLE mapped RENAME COLUMN v TO w
+ALTER TABLE mapped RENAME COLUMN V TO id
+ALTER TABLE mapped RENAME COLUMN V TO v
+ALTER TABLE mapped RENAME COLUMN V TO w
+ALTER TABLE mapped DROP COLUMN N1
+ALTER TABLE mapped DROP COLUMN IF EXISTS N1
+ALTER TABLE mapped DROP COLUMN S.a
+ALTER TABLE mapped DROP COLUMNS (n1, N1)
+ALTER TABLE mapped DROP COLUMN n1
+ALTER TABLE mapped CLUSTER BY (id)
+ALTER TABLE mapped CLUSTER BY (Id)
+ALTER TABLE mapped ADD CONSTRAINT c CHECK (id > 0)
+ALTER TABLE mapped ADD CONSTRAINT c CHECK (Id > 0)
+DESCRIBE mapped
+CREATE TABLE k1 (a INT, A INT) USING delta
+CREATE TABLE k1 USING delta AS SELECT 1 AS a, 2 AS A
+CREATE TABLE k1 (a INT, b INT) USING delta PARTITIONED BY (A)
+CREATE TABLE k1 (a INT, b INT) USING delta CLUSTER BY (A)
+CREATE TABLE k1 (a INT, b INT GENERATED ALWAYS AS (A + 1)) USING delta
+CREATE TABLE k2 USING delta PARTITIONED BY (A) AS SELECT 1 AS a, 2 AS b
+SELECT * FROM t
+SELECT ID FROM t
+SET spark.sql.caseSensitive=false
+"""
+
+
+def _statements(script: str, ours: Mapping[str, str] | None = None) -> tuple[Statement, ...]:
+    """The statements of a script; `ours` has our own conditions by a part of the statement."""
+    own = ours or {}
+    found: list[Statement] = []
+    for line in script.replace("\n    ", " ").strip().splitlines():
+        conditions = [own[part] for part in own if part in line]
+        found.append((line, conditions[0]) if conditions else line)
+    assert all(part in script for part in own)
+    return tuple(found)
+
+
+SCRIPTS: dict[str, tuple[Statement, ...]] = {
+    "AS SELECT": _statements(
+        _CTAS,
+        {
+            "PARTITIONED BY (a, a)": "DELTA_DUPLICATE_COLUMNS_FOUND.PARTITION_COLUMNS",
+            "PARTITIONED BY (nope)": "DELTA_PARTITION_COLUMN_NOT_FOUND",
+        },
+    ),
+    "generated columns": _statements(
+        _GENERATED,
+        {
+            "AS (sum(a))": "DELTA_AGGREGATE_IN_GENERATED_COLUMN",
+            "AS (count(*))": "DELTA_AGGREGATE_IN_GENERATED_COLUMN",
+            "AS (row_number()": "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
+            "AS (explode(a))": "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
+        },
+    ),
+    "NOT NULL": _statements(
+        _NOT_NULL, {"named_struct('b', 1) AS s": "DELTA_MISSING_NOT_NULL_COLUMN_VALUE"}
+    ),
+    "conditions": _statements(_CONDITIONS),
+    "merges": _statements(
+        _MERGES,
+        {
+            "ON 1 WHEN": "JOIN_CONDITION_IS_NOT_BOOLEAN_TYPE",
+            "ON 'x' WHEN": "JOIN_CONDITION_IS_NOT_BOOLEAN_TYPE",
+            "MATCHED AND t.id THEN": "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN",
+            "BY SOURCE AND t.id THEN": "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN",
+        },
+    ),
+    "clones": _statements(_CLONES),
+    "exact case": _statements(_CASE, {"PARTITIONED BY (A)": "DELTA_PARTITION_COLUMN_NOT_FOUND"}),
+}
