@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -80,7 +81,7 @@ def test_each_statement_does_the_same_or_is_refused_alike(
     engines = (pair.ours, pair.theirs)
     ours, theirs = (engine.python(RUN, script=script, name=name) for engine in engines)
     places = [engine.python(LOCATION, name=name).removeprefix("file:") for engine in engines]
-    stories = zip(*(told(pair, place) for place in places), strict=False)
+    stories = zip_longest(*(told(pair, place) for place in places))
     mine, their_own = map(definition, places)
     differences = {
         "outcomes": {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]},

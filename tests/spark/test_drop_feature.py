@@ -214,7 +214,10 @@ def test_python_has_the_same_by_other_names(table: Table) -> None:
     assert '"delta.minWriterVersion":"3"' in parameters["properties"]
     handle.upgradeTableProtocol(1, 2)
     assert table.protocol == "1,3"
-    handle.addFeatureSupport("domainMetadata")
+    handle.addFeatureSupport("DomainMetadata")
+    # A statement spells a feature in small letters there; this, as it was given.
+    parameters = dict(table.log.history(1)[0].operation_parameters or {})
+    assert parameters["properties"] == '{"delta.feature.DomainMetadata":"supported"}'
     features = "appendOnly,checkConstraints,domainMetadata,invariants"
     assert table.protocol == f"1,7,None,[{features}]"
     handle.dropFeatureSupport("domainMetadata")

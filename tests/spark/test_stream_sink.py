@@ -159,6 +159,7 @@ def test_complete_mode_replaces_all_rows(table: SparkTable, feed: Feed, checkpoi
     assert table.parameters["outputMode"] == "Complete"
     assert table.metrics["numRemovedFiles"] == table.metrics["numAddedFiles"] > 0
     assert table.info.is_blind_append is False
+    assert table.log.history()[-1].is_blind_append is False  # nor the batch that made the table
 
     # Its schema may go with the rows, if the user says so; in other modes it may not.
     odd = (F.col("id") % 2).alias("odd")

@@ -37,7 +37,7 @@ class FeatureMethods(ABC):
     def addFeatureSupport(self, featureName: str) -> None:
         """Let the table support a feature, and its clients know it."""
         check_text(featureName, "featureName")
-        self._set({FEATURE_PREFIX + featureName: "supported"})
+        self._set({FEATURE_PREFIX + featureName: "supported"}, told_as_given=True)
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
         """Free the table of a feature, so that clients need not know it.
@@ -52,9 +52,10 @@ class FeatureMethods(ABC):
             self._spark, self._whole_log(), featureName, truncate_history=bool(truncateHistory)
         )
 
-    def _set(self, properties: dict[str, str]) -> None:
+    def _set(self, properties: dict[str, str], *, told_as_given: bool = False) -> None:
         log = self._whole_log()
-        run_set_properties(self._spark, self._table_name(), properties, log)
+        name = self._table_name()
+        run_set_properties(self._spark, name, properties, log, told_as_given=told_as_given)
 
     def _table_name(self) -> TableName:
         """The table as statements know it."""

@@ -41,10 +41,13 @@ def run_set_properties(
     table: TableName,
     properties: Mapping[str, str],
     log: DeltaLog | None = None,
+    *,
+    told_as_given: bool = False,
 ) -> None:
     """Set properties; those of the protocol go there, and a comment becomes the description.
 
-    `log` is the table's where it was opened with options of its own.
+    `log` is the table's where it was opened with options of its own.  With `told_as_given` the
+    history spells keys as the caller did.
     """
     log = log_of(spark, table) if log is None else log
     checking = Alteration.start(spark, table, log)
@@ -71,6 +74,8 @@ def run_set_properties(
         configuration={**old.configuration, **changes},
     )
     told = {**changes, **{key: properties[key] for key in properties if key == _COMMENT}}
+    if told_as_given:
+        told = dict(properties)
     alteration.commit(new, set_table_properties(told), tags=enablement_tags(changes))
 
 

@@ -177,14 +177,16 @@ class DeltaSink(BatchSink):
 
     def _replaced(self, txn: OptimisticTransaction) -> Replaced:
         """What goes when the batch comes: in complete mode all there is."""
-        if self._mode != COMPLETE or txn.snapshot is None:
+        if self._mode != COMPLETE:
             return Replaced()
-        if property_value(txn.snapshot.metadata.configuration, APPEND_ONLY):
+        old = txn.snapshot
+        if old is not None and property_value(old.metadata.configuration, APPEND_ONLY):
             raise AppendOnlyError(
                 "DELTA_CANNOT_MODIFY_APPEND_ONLY",
                 table_name=txn.log.store.root_uri,
                 config=APPEND_ONLY.key,
             )
+        # Of a new table too: whoever replaces all rows appends none blindly.
         return whole_table(txn)
 
     def _show(self, jvm: JvmSession, data: DataFrame, metrics: Mapping[str, int]) -> None:
