@@ -68,6 +68,8 @@ else
     locked_without requirements.lock "$lock" >"$venv/requirements.txt"
     pip_install --require-hashes -r "$venv/requirements.txt" -r "$lock"
 fi
-# A directory of its own, which the tests of Spark Connect put on their path.
-pip_install --require-hashes --upgrade --target "$venv/connect" -r requirements-connect.lock
+# Directories of their own, which the tests of Spark Connect, pandas, polars and DuckDB put on their path.
+for group in connect frames; do
+    pip_install --require-hashes --upgrade --target "$venv/$group" -r "requirements-$group.lock"
+done
 pip_install --no-build-isolation --editable .

@@ -25,6 +25,7 @@ lock() { # reads requirements from standard input; the rest are arguments of uv
 print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], "editables", sep="\n")' |
     lock requirements.lock pyproject.toml --group dev "$@"
 lock requirements-connect.lock --group connect "$@" </dev/null
+lock requirements-frames.lock --group frames "$@" </dev/null
 for spark in "${other_sparks[@]}"; do
     echo "pyspark==$spark" | lock "requirements-spark-$spark.lock" "$@"
 done

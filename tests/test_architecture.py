@@ -227,8 +227,14 @@ def test_the_lock_file_names_every_dependency() -> None:
             *project["dependency-groups"]["dev"],
         )
     }
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    assert wanted - set(re.findall(r"^([a-z0-9.-]+)==", lock, re.MULTILINE)) == set()
+    groups = {"requirements.lock": wanted}
+    for group in ("connect", "frames"):
+        names = project["dependency-groups"][group]
+        groups[f"requirements-{group}.lock"] = {re.split(r"[<>=]", name)[0] for name in names}
+    for file_name, names in groups.items():
+        lock = (ROOT / file_name).read_text(encoding="utf-8")
+        locked = set(re.findall(r"^([a-z0-9.-]+)==", lock, re.MULTILINE))
+        assert names - locked == set(), file_name
 
 
 # Spelt so that no pattern finds itself.
