@@ -179,6 +179,12 @@ def test_text_that_is_no_time_is_a_typed_error(text: str) -> None:
     assert len(str(caught.value)) < 300
 
 
+def test_text_that_is_no_time_is_told_as_sql_has_it() -> None:
+    with pytest.raises(VersionNotFoundError) as caught:
+        parse_timestamp("it's \\ noon")
+    assert caught.value.parameters == {"expr": r"'it\'s \\ noon'"}
+
+
 @given(st.text(max_size=40), st.text(max_size=10))
 def test_any_text_is_a_time_or_a_typed_error(text: str, zone: str) -> None:
     for candidate in (text, f"2024-01-01 00:00:00 {text}"):

@@ -128,12 +128,14 @@ class DeltaMergeBuilder:
 
 
 def merge_request(source: object, condition: object, called: tuple[str, ...]) -> MergeRequest:
-    """A MERGE without clauses; TypeError for what cannot be one."""
+    """A MERGE without clauses; ValueError for None, TypeError for what cannot be one."""
+    for name, given in (("source", source), ("condition", condition)):
+        if given is None:
+            raise ValueError(f"'{name}' in merge cannot be None")
     if not isinstance(source, DataFrame):
         raise TypeError(f"'source' in merge must be DataFrame, not {type(source).__name__}")
     found = condition_argument(condition)
-    if found is None:
-        raise TypeError("'condition' in merge must be a Spark SQL Column or a string, not None")
+    assert found is not None
     return MergeRequest(source=source, condition=found, clauses=(), called=called)
 
 

@@ -56,33 +56,33 @@ def active_session(given: SparkSession | None) -> SparkSession:
 def whole_number(value: object, name: str) -> int:
     """An argument that is a whole number."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise WrongTypeError(f"{name} is a whole number, not {type(value).__name__}")
+        raise _wrong(name, "an int", value)
     return operator.index(value)
 
 
 def check_flag(value: object, name: str) -> None:
     """An argument that is True or False."""
     if not isinstance(value, bool):
-        raise WrongTypeError(f"{name} is True or False, not {type(value).__name__}")
+        raise _wrong(name, "a boolean", value)
 
 
-def text_map(value: object, name: str) -> dict[str, str]:
-    """An argument that has texts by texts; empty for None."""
+def property_map(value: object) -> dict[str, str]:
+    """Table properties, texts by texts; empty for None."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise WrongTypeError(f"{name} is a dict, not {type(value).__name__}")
+        raise _wrong("properties", "a dict", value)
     for key, item in value.items():
-        for each in (key, item):
+        for kind, each in (("keys", key), ("values", item)):
             if not isinstance(each, str):
-                raise WrongTypeError(f"{name} holds texts, not {type(each).__name__}")
+                raise _wrong(f"All property {kind} including {each}", "a string", each)
     return dict(value)
 
 
 def check_text(value: object, name: str) -> None:
     """An argument that is a text, and not an empty one."""
     if not isinstance(value, str):
-        raise WrongTypeError(f"{name} is a text, not {type(value).__name__}")
+        raise _wrong(name, "a string", value)
     if not value:
         raise ValueError(f"{name} is empty")
 
@@ -99,3 +99,8 @@ def checked_options(given: Mapping[str, str] | None) -> dict[str, str]:
             unsupportedOptions=", ".join(bad),
         )
     return {key: str(value) for key, value in options.items()}
+
+
+def _wrong(name: str, wanted: str, value: object) -> WrongTypeError:
+    # In delta-spark's words, which tests of programs look for.
+    return WrongTypeError(f"{name} needs to be {wanted} but got '{type(value)}'.")

@@ -58,7 +58,7 @@ from pyspark_delta.spark.table_arguments import (
     check_text,
     checked_options,
     partition_columns,
-    text_map,
+    property_map,
     whole_number,
 )
 from pyspark_delta.spark.table_builder import BuilderVerb, TableBuilder
@@ -359,7 +359,7 @@ class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
         check_text(target, "target")
         check_flag(is_shallow, "isShallow")
         check_flag(replaces, "replace")
-        given = text_map(properties, "properties")
+        given = property_map(properties)
         if not is_shallow:
             raise OperationNotAllowedError("DELTA_UNSUPPORTED_DEEP_CLONE")
         asked = CloneTarget(

@@ -202,4 +202,6 @@ def _zone(name: str) -> tzinfo:
 
 
 def _invalid(text: str) -> VersionNotFoundError:
-    return VersionNotFoundError("DELTA_TIMESTAMP_INVALID", expr=text[:80])
+    # An expression, and so in quotes: the text is what somebody wrote in SQL, or might have.
+    written = text[:80].replace("\\", "\\\\").replace("'", "\\'")
+    return VersionNotFoundError("DELTA_TIMESTAMP_INVALID", expr=f"'{written}'")
