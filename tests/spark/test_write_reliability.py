@@ -21,6 +21,8 @@ from pyspark_delta.errors.conflicts import (
     ConcurrentDeleteReadException,
     DeltaConcurrentModificationException,
 )
+from pyspark_delta.kernel.storage.local import STAGING_PREFIX
+from pyspark_delta.spark import table_access
 from pyspark_delta.spark.reader import read_snapshot
 from tests.support.agreement import deltalake_rows
 from tests.support.spark_tables import SparkTable
@@ -50,6 +52,21 @@ def table(spark: SparkSession, table_path: Path) -> SparkTable:
 
 def data_files(path: Path) -> set[str]:
     return {found.name for found in path.rglob("*.parquet") if "_delta_log" not in found.parts}
+
+
+def test_no_file_comes_or_goes_in_a_local_table_after_its_command(
+    table: SparkTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A program that deletes the table right away would stumble over it.
+    monkeypatch.setattr(table_access, "SETTLED_SECONDS", 60.0)
+    log = table.path / "_delta_log"
+    table.write(table.spark.range(1), **{"delta.checkpointInterval": "2"})
+    for version in range(1, 5):
+        table.write(table.spark.range(1), "append")
+        names = {found.name for found in log.iterdir()}
+        assert f"{version:020}.crc" in names
+        assert (f"{version:020}.checkpoint.parquet" in names) == (version % 2 == 0)
+        assert not {name for name in names if name.startswith(STAGING_PREFIX)}
 
 
 def test_a_driver_that_is_killed_leaves_the_table_as_it_was(table: SparkTable) -> None:

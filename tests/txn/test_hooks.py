@@ -261,6 +261,43 @@ def test_a_commit_does_not_wait_for_its_hooks() -> None:
     assert seen == list(range(6))
 
 
+def test_a_commit_waits_for_its_own_hooks_where_the_log_says_so() -> None:
+    release = threading.Event()
+    seen: list[int] = []
+
+    def wait(event: CommitEvent) -> None:
+        if event.version > 1:
+            release.wait(30)
+        seen.append(event.version)
+
+    runner = BackgroundRunner((Hook("slow", lambda event: True, wait),))
+    log = memory_log(hooks=runner)
+    log.hook_seconds = 30
+    new_table(log=log)
+    assert seen == [0]
+    append(log, 1)
+    assert seen == [0, 1]
+    log.hook_seconds = 0.01  # but not for ever
+    append(log, 2)
+    assert seen == [0, 1]
+    release.set()
+    assert log.wait_for_hooks(30)
+    assert seen == [0, 1, 2, 3]
+
+
+def test_a_hook_that_commits_does_not_wait_for_itself() -> None:
+    def commit(event: CommitEvent) -> None:
+        if event.version == 1:
+            append(log, 1)
+
+    runner = BackgroundRunner((Hook("committing", lambda event: True, commit),))
+    log = memory_log(hooks=runner)
+    log.hook_seconds = 3600
+    new_table(log=log)
+    append(log, 1)
+    assert log.update().version == 2
+
+
 def test_only_the_newest_of_several_waiting_checkpoints_is_written() -> None:
     release, started = threading.Event(), threading.Event()
     seen: list[int] = []

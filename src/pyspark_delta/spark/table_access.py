@@ -50,6 +50,13 @@ _GIVEN: WeakKeyDictionary[LogStore, Mapping[str, str]] = WeakKeyDictionary()
 _HADOOP_LOGS: OrderedDict[tuple[str, str, str], DeltaLog] = OrderedDict()
 _LOCK = Lock()
 
+SETTLED_SECONDS = 0.5
+"""How long a command waits until files behind its commit no longer come and go in a local table.
+
+Programs delete a table right after their last command, tests above all, and a file that appears or
+goes meanwhile fails that.  A checkpoint that takes longer is not worth the wait.
+"""
+
 
 def open_log(
     spark: SparkSession, location: str, options: Mapping[str, str] | None = None
@@ -66,7 +73,9 @@ def open_log(
     if scheme == _LOCAL:
         if authority not in LOCAL_AUTHORITIES:
             raise _invalid(location, "it names another host; write file:///path")
-        return DeltaLog.for_table(path or "/")
+        local = DeltaLog.for_table(path or "/")
+        local.hook_seconds = SETTLED_SECONDS
+        return local
     bucket_scheme, bucket = _bucket(scheme, authority)
     if bucket_scheme == _KERNEL_ONLY:
         return DeltaLog.for_table(absolute_uri(bucket_scheme, bucket, path))

@@ -59,6 +59,8 @@ class DeltaLog(TableLog):
         self._engine = engine
         self.attempts = attempts
         """How many races a commit may lose before it gives up."""
+        self.hook_seconds = 0.0
+        """How long a commit waits for the checksum and the checkpoint that follow it."""
 
     @classmethod
     def for_table(
@@ -132,6 +134,7 @@ class DeltaLog(TableLog):
             new_uuid=self._new_uuid,
             engine=self._engine,
             attempts=self.attempts,
+            hook_seconds=self.hook_seconds,
         )
 
     def with_new_transaction(self, function: Callable[[OptimisticTransaction], _Result]) -> _Result:

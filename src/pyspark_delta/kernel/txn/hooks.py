@@ -1,8 +1,8 @@
 """After a commit: version checksum, checkpoint, log clean-up, log compaction, manifests.
 
-The commit stands whatever happens here, and nobody waits for it: a hook that fails is logged, and
-the next commit makes good.  Which hook runs when is a table; who runs them is a `HookRunner`, by
-default one thread of the process.
+The commit stands whatever happens here, and nobody need wait for it: a hook that fails is logged,
+and the next commit makes good.  Which hook runs when is a table; who runs them is a `HookRunner`,
+by default one thread of the process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, Thread, current_thread
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -331,6 +331,10 @@ class HookRunner(ABC):
     def flush(self, timeout_seconds: float | None = None) -> bool:
         """Wait for what was submitted; whether all of it is done."""
 
+    @abstractmethod
+    def wait_for(self, event: CommitEvent, timeout_seconds: float) -> bool:
+        """Wait for the hooks of one commit; whether they are done."""
+
 
 class InlineRunner(HookRunner):
     """Runs hooks at once, in the caller's thread: for tests, and for scripts that end soon."""
@@ -342,6 +346,10 @@ class InlineRunner(HookRunner):
 
     def flush(self, timeout_seconds: float | None = None) -> bool:
         """See HookRunner; nothing is ever left over."""
+        return True
+
+    def wait_for(self, event: CommitEvent, timeout_seconds: float) -> bool:
+        """See HookRunner; done before anybody can ask."""
         return True
 
 
@@ -357,7 +365,7 @@ class BackgroundRunner(HookRunner):
     def _reset(self) -> None:
         self._changed = Condition()
         self._waiting: deque[CommitEvent] = deque()
-        self._running = False
+        self._running: CommitEvent | None = None
         self._thread: Thread | None = None
 
     def submit(self, event: CommitEvent) -> None:
@@ -376,17 +384,26 @@ class BackgroundRunner(HookRunner):
         """See HookRunner."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: not self._waiting and not self._running, timeout_seconds
+                lambda: not self._waiting and self._running is None, timeout_seconds
+            )
+
+    def wait_for(self, event: CommitEvent, timeout_seconds: float) -> bool:
+        """See HookRunner; a hook that commits does not wait for itself."""
+        with self._changed:
+            if self._thread is current_thread():
+                return False
+            return self._changed.wait_for(
+                lambda: self._running is not event and event not in self._waiting, timeout_seconds
             )
 
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._running = False
+                self._running = None
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: bool(self._waiting))
                 event = self._waiting.popleft()
-                self._running = True
+                self._running = event
             self._run(event)
             del event  # an idle worker keeps no table alive
 

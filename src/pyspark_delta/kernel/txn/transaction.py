@@ -85,6 +85,7 @@ class OptimisticTransaction:
         new_uuid: Callable[[], str] = random_uuid,
         engine: str | None = None,
         attempts: int = DEFAULT_ATTEMPTS,
+        hook_seconds: float = 0.0,
     ) -> None:
         self.log = log
         self.snapshot = snapshot
@@ -94,6 +95,7 @@ class OptimisticTransaction:
         self._new_uuid = new_uuid
         self._engine = engine or engine_info()
         self._attempts = attempts
+        self._hook_seconds = hook_seconds
         self._started_ms = log.now_ms()
         self._old: Definition | None = definition_of(snapshot)
         self._metadata: Metadata | None = None
@@ -419,6 +421,8 @@ class OptimisticTransaction:
         )
         try:
             self._hooks.submit(event)
+            if self._hook_seconds > 0:
+                self._hooks.wait_for(event, self._hook_seconds)
         except Exception as error:  # a process that ends can start no thread
             logger.warning("nothing runs after version %d: %s", event.version, error)
 
