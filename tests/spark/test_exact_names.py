@@ -90,7 +90,7 @@ def test_a_name_in_another_case_is_another_name(
 def test_names_as_the_table_spells_them_are_found(spark: SparkSession, db: str) -> None:
     for statement in (
         "INSERT INTO t (Id, P) VALUES (2, 2)",
-        "INSERT INTO t BY NAME SELECT 3 AS Id, 'c' AS V",
+        "INSERT INTO t BY NAME SELECT 3 AS Id, 'c' AS V, 3 AS P",
         "INSERT INTO t PARTITION (P = 4) (Id) VALUES (4)",
         "UPDATE t SET V = 'x', S.A = 7 WHERE Id = 1",
         "UPDATE t SET t.V = 'y' WHERE Id = 2",
