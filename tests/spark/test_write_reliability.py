@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pyspark_delta import enable
 from pyspark_delta.errors.conflicts import (
     ConcurrentAppendException,
     ConcurrentDeleteReadException,
@@ -55,17 +56,16 @@ def data_files(path: Path) -> set[str]:
 
 
 def test_no_file_comes_or_goes_in_a_local_table_after_its_command(
-    table: SparkTable, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, table_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A program that deletes the table right away would stumble over it.
     monkeypatch.setattr(table_access, "SETTLED_SECONDS", 60.0)
-    log = table.path / "_delta_log"
-    table.write(table.spark.range(1), **{"delta.checkpointInterval": "2"})
-    for version in range(1, 5):
-        table.write(table.spark.range(1), "append")
-        names = {found.name for found in log.iterdir()}
+    for version in range(5):
+        writer = enable(spark).range(1).write.format("delta").mode("append")
+        writer.option("delta.checkpointInterval", "2").save(str(table_path))
+        names = {found.name for found in (table_path / "_delta_log").iterdir()}
         assert f"{version:020}.crc" in names
-        assert (f"{version:020}.checkpoint.parquet" in names) == (version % 2 == 0)
+        assert (f"{version:020}.checkpoint.parquet" in names) == (version in (2, 4))
         assert not {name for name in names if name.startswith(STAGING_PREFIX)}
 
 
