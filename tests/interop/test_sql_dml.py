@@ -33,6 +33,8 @@ FILLED = (
     "INSERT INTO pt VALUES (1, 'x', 1, 'm'), (2, 'y', 2, 'm'), (3, 'z', 1, 'n')",
     "CREATE OR REPLACE TEMP VIEW tv AS SELECT * FROM t",
     "CREATE OR REPLACE TEMP VIEW tvf AS SELECT * FROM t WHERE id > 2",
+    "CREATE OR REPLACE TEMP VIEW tvp AS SELECT id, s FROM t",
+    "CREATE OR REPLACE TEMP VIEW tvm AS SELECT *, 1 AS one FROM t",
 )
 CHANGES = """
 UPDATE t SET v = 'z' WHERE id = 1
@@ -54,6 +56,10 @@ UPDATE t SET v = 1 WHERE id IN (SELECT id FROM src)
 UPDATE t SET v = 1 WHERE id
 UPDATE nope SET v = 1
 UPDATE tvf SET v = 'some'
+UPDATE tvp SET v = 'hidden'
+UPDATE tvp SET id = length(v)
+UPDATE tvm SET v = 'more'
+UPDATE tvm SET one = 2
 DELETE FROM t WHERE default.t.id = 77
 DELETE FROM tv WHERE id = 5
 DELETE FROM t x WHERE x.id = 4
@@ -62,6 +68,8 @@ DELETE FROM t WHERE id = (SELECT max(id) FROM src)
 DELETE FROM t WHERE nope = 2
 DELETE FROM nope
 DELETE FROM tvf
+DELETE FROM tvp WHERE v = 'hidden'
+DELETE FROM tvm WHERE id = 1
 """
 MERGES = """
 MERGE INTO t USING src ON t.id = src.id WHEN MATCHED THEN UPDATE SET v = src.v
@@ -94,6 +102,8 @@ MERGE INTO t USING src ON id = src.id WHEN MATCHED THEN DELETE
 MERGE INTO t USING nope ON t.id = nope.id WHEN MATCHED THEN DELETE
 MERGE INTO nope USING src ON nope.id = src.id WHEN MATCHED THEN DELETE
 MERGE INTO tvf USING src ON tvf.id = src.id WHEN MATCHED THEN DELETE
+MERGE INTO tvp USING src ON tvp.id = src.id WHEN MATCHED THEN DELETE
+MERGE INTO tvm USING src ON tvm.id = src.id WHEN MATCHED THEN DELETE
 TRUNCATE TABLE pt PARTITION (p = 1)
 TRUNCATE TABLE tv
 TRUNCATE TABLE nope

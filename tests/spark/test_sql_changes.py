@@ -191,7 +191,7 @@ def test_a_view_of_a_table_stands_for_it(
     spark.sql("CREATE TEMP VIEW summed AS SELECT id, count(*) AS n FROM t GROUP BY id")
     refused = {
         "DELETE FROM some": "DELTA_UNEXPECTED_PARTIAL_SCAN",
-        "UPDATE swapped SET id = 'x'": "DELTA_UNEXPECTED_PARTIAL_SCAN",
+        "UPDATE swapped SET id = 'x'": "DELTA_CANNOT_RESOLVE_COLUMN",
         "DELETE FROM kept": "DELTA_UNSUPPORTED_SOURCE",
         "DELETE FROM joined WHERE id = 1": "DELTA_UNSUPPORTED_SOURCE",
         "UPDATE united SET id = 1": "DELTA_UNSUPPORTED_SOURCE",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -11,6 +12,8 @@ from pyspark_delta.spark.jvm.gateway import JvmSession, items
 from pyspark_delta.spark.jvm.plans import plan_frame
 
 _NAMES = ("SubqueryAlias", "View")
+# What looks at each row by itself.
+_BY_ROW = ("Filter", "Project")
 
 
 def relation_frame(jvm: JvmSession, name: Sequence[str]) -> DataFrame:
@@ -21,19 +24,43 @@ def relation_frame(jvm: JvmSession, name: Sequence[str]) -> DataFrame:
 
 
 def shows_one_table(view: DataFrame) -> bool:
-    """Whether each row of a view is a row of one relation: nothing is joined or summed up."""
-    found = _chain(view._jdf.queryExecution().analyzed())
-    return found[-1].children().isEmpty() and all(node.nodeName() != "Aggregate" for node in found)
+    """Whether each row of a view is a row of one relation: nothing is joined, sorted or limited."""
+    *above, leaf = _chain(view._jdf.queryExecution().analyzed())
+    return leaf.children().isEmpty() and all(node.nodeName() in _BY_ROW for node in above)
 
 
-def shows_all_rows(view: DataFrame, table: DataFrame) -> bool:
-    """Whether a view is a table, or columns of it, and nothing is renamed, computed or filtered.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownTable:
+    """A view that shows each row of a table; `columns` says which of its columns, by their names.
+
+    A column of the view that is none of the table's has None.
+    """
+
+    rows: DataFrame = field(hash=False)
+    columns: Mapping[str, str | None] = field(hash=False)
+
+
+def shown_table(view: DataFrame, table: DataFrame) -> ShownTable | None:
+    """What a view shows of a table; None when it leaves out rows.
 
     `table` are the rows of that very table.
     """
     own = len(_chain(table._jdf.queryExecution().analyzed()))
     found = _chain(view._jdf.queryExecution().analyzed())
-    return len(found) >= own and all(map(_is_plain, found[: len(found) - own]))
+    above = len(found) - own
+    if above < 0 or any(node.nodeName() != "Project" for node in found[:above]):
+        return None
+    known = {_id(each): str(each.name()) for each in items(found[above].output())}
+    for node in reversed(found[:above]):
+        known |= {
+            _id(each): known[_id(shown)]
+            for each in items(node.projectList())
+            if (shown := _column_behind(each)) is not None and _id(shown) in known
+        }
+    output = items(view._jdf.queryExecution().analyzed().output())
+    return ShownTable(
+        rows=view, columns={str(each.name()): known.get(_id(each)) for each in output}
+    )
 
 
 def catalog_name(view: DataFrame) -> tuple[str, str, str] | None:
@@ -61,21 +88,17 @@ def _chain(plan: Any) -> list[Any]:
         plan = below.head()
 
 
-def _is_plain(node: Any) -> bool:
-    """Whether a node only picks columns, which keep their names."""
-    if node.nodeName() != "Project":
-        return False
-    return all(_keeps_name(each) for each in items(node.projectList()))
+def _column_behind(value: Any) -> Any:
+    """The column that a value of a projection is, under whatever name; None when it is computed.
+
+    A view casts its columns to the types that they had when it was made.
+    """
+    if value.nodeName() == "Alias":
+        value = value.child()
+    if value.nodeName() == "Cast":
+        value = value.child()
+    return value if value.nodeName() == "AttributeReference" else None
 
 
-def _keeps_name(value: Any) -> bool:
-    if value.nodeName() == "AttributeReference":
-        return True
-    if value.nodeName() != "Alias":
-        return False
-    below = value.child()
-    if below.nodeName() == "Cast":
-        below = below.child()
-    if below.nodeName() != "AttributeReference":
-        return False
-    return str(below.name()).lower() == str(value.name()).lower()
+def _id(attribute: Any) -> int:
+    return int(attribute.exprId().id())

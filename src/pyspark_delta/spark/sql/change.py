@@ -28,6 +28,7 @@ from pyspark_delta.spark.jvm.parsed_changes import (
     parse_change,
 )
 from pyspark_delta.spark.jvm.plans import empty_frame
+from pyspark_delta.spark.sql.changed_views import through_view
 from pyspark_delta.spark.sql.requests import Request, parsed_statement
 from pyspark_delta.spark.sql.targets import ChangedTable, changed_table, inserted_table
 from pyspark_delta.spark.table_merges import merge_into
@@ -82,6 +83,16 @@ def _found(request: Request) -> tuple[ChangedTable, ParsedChange] | None:
         raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=target.table.shown)
     if parsed.target.alias is not None:
         target = replace(target, called=(parsed.target.alias,))
+    if target.view is not None:
+        snapshot = log_of(spark, target.table).update()
+        parsed = through_view(
+            spark,
+            target.view,
+            target.called,
+            parsed,
+            schema=snapshot.metadata.schema,
+            path=snapshot.store.root_uri,
+        )
     return target, parsed
 
 

@@ -1,6 +1,6 @@
 """The table that a statement changes, by the name that the statement has for it.
 
-A temporary view that shows a table as it is, or some of its columns, stands for the table.
+A temporary view that shows all rows of a table stands for the table.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.missing_tables import missing_table
 from pyspark_delta.spark.jvm.path_catalog import PATH_DATABASE
 from pyspark_delta.spark.jvm.view_plans import (
+    ShownTable,
     catalog_name,
     relation_frame,
-    shows_all_rows,
+    shown_table,
     shows_one_table,
 )
 from pyspark_delta.spark.reader import read_snapshot
@@ -36,10 +37,14 @@ from pyspark_delta.spark.table_access import hadoop_location
 
 @dataclass(frozen=True, slots=True)
 class ChangedTable:
-    """A Delta table, and what expressions may call it: all parts of its name, or a view's."""
+    """A Delta table, and what expressions may call it: all parts of its name, or a view's.
+
+    `view` is what they may see of it, None for all.
+    """
 
     table: TableName
     called: tuple[str, ...]
+    view: ShownTable | None = None
 
 
 def changed_table(spark: SparkSession, name: Sequence[str], verb: str) -> ChangedTable | None:
@@ -49,8 +54,7 @@ def changed_table(spark: SparkSession, name: Sequence[str], verb: str) -> Change
     """
     jvm = JvmSession(spark)
     if not is_path_name(name) and is_temporary_view(jvm, name):
-        table = _table_behind(spark, name, verb, is_temporary=True)
-        return None if table is None else ChangedTable(table, tuple(name))
+        return _table_behind(spark, name, verb, is_temporary=True)
     found = look_up(spark, name)
     if found is None:
         return None
@@ -71,7 +75,7 @@ def inserted_table(spark: SparkSession, name: Sequence[str]) -> TableName | None
 
 def _table_behind(
     spark: SparkSession, name: Sequence[str], verb: str, *, is_temporary: bool
-) -> TableName | None:
+) -> ChangedTable | None:
     """The table that a view shows; None when there is no Delta table in it."""
     view = relation_frame(JvmSession(spark), name)
     sources = sources_in(view)
@@ -83,12 +87,20 @@ def _table_behind(
         raise OperationNotAllowedError("DELTA_UNSUPPORTED_SOURCE", operation=verb)
     place = hadoop_location(source.snapshot.store.root_uri)
     whole = read_snapshot(spark, source.snapshot)
-    if source.is_time_travel or not shows_all_rows(view, whole):
+    if source.is_time_travel:
+        version = source.snapshot.version
+        raise OperationNotAllowedError(
+            "DELTA_FAILED_SCAN_WITH_HISTORICAL_VERSION", historicalVersion=version
+        )
+    shown = shown_table(view, whole)
+    if shown is None:
         raise OperationNotAllowedError("DELTA_UNEXPECTED_PARTIAL_SCAN", path=place)
+    is_whole = shown.columns == {column: column for column in whole.columns}
     known = catalog_name(view)
+    table: TableName | None = TableName(path=place)
     if known is not None and known[0].lower() == SESSION_CATALOG:
-        return look_up(spark, known)
-    return TableName(path=place)
+        table = look_up(spark, known)
+    return None if table is None else ChangedTable(table, tuple(name), None if is_whole else shown)
 
 
 def existing_table(spark: SparkSession, name: Sequence[str], verb: str) -> TableName:
