@@ -29,6 +29,7 @@ from pyspark_delta.spark.jvm.stand_ins import StandIns
 from pyspark_delta.spark.jvm.thrown_errors import thrown_in_java
 
 _SOURCES = "org.apache.spark.sql.execution.datasources"
+_NUL = "\0"
 # What Hadoop escapes when it makes a URI of a path: of ASCII, all but these.
 _ESCAPED_IN_URI = re.compile(r"[\x01-\x7f](?<![A-Za-z0-9/:@!$&'()*+,;=._~-])")
 
@@ -109,22 +110,29 @@ class FileIndexProxy:
         note_caller(self.jvm)
         # Spark asks while a query runs, which nobody here started: Java must see what went wrong.
         with thrown_in_java(self.jvm), noted_errors():
-            groups, left = self.source.groups(
-                filters_of(self.jvm, partition_filters), filters_of(self.jvm, data_filters)
-            )
-            schema = self.source.partition_schema
-            if left:
-                undone = [partition_filters.apply(position) for position in left]
-                groups = groups.only(passing(self.jvm, undone, schema, groups.values))
-            return partition_directories(self.jvm, schema, groups)
+            groups = self._groups(partition_filters, data_filters)
+            return partition_directories(self.jvm, self.source.partition_schema, groups)
 
     def inputFiles(self) -> Any:
         with thrown_in_java(self.jvm), noted_errors():
             groups, _ = self.source.groups([], [])
-        locations = "\0".join(groups.prefix + name for name in groups.names.to_pylist())
-        uris = _ESCAPED_IN_URI.sub(lambda found: quote(found[0]), locations)
         # One text for all: an array is filled by a call for each of its elements.
-        return self.jvm.static("org.apache.commons.lang3.StringUtils", "split")(uris, "\0")
+        split = self.jvm.static("org.apache.commons.lang3.StringUtils", "split")
+        return split(_uris(groups), _NUL)
+
+    def scanned_files(self, partition_filters: Any, data_filters: Any) -> list[str]:
+        """The URIs of the files that a scan with these filters, of Java's, opens."""
+        uris = _uris(self._groups(partition_filters, data_filters))
+        return uris.split(_NUL) if uris else []
+
+    def _groups(self, partition_filters: Any, data_filters: Any) -> FileGroups:
+        groups, left = self.source.groups(
+            filters_of(self.jvm, partition_filters), filters_of(self.jvm, data_filters)
+        )
+        if not left:
+            return groups
+        undone = [partition_filters.apply(position) for position in left]
+        return groups.only(passing(self.jvm, undone, self.source.partition_schema, groups.values))
 
     def refresh(self) -> None:
         """Nothing to do: a version never changes."""
@@ -166,6 +174,16 @@ def proxy_of(location: Any) -> FileIndexProxy | None:
     return _STAND_INS.behind(location)
 
 
+def proxy_behind(leaf: Any) -> FileIndexProxy | None:
+    """Our proxy that a leaf of a logical plan reads; None when it reads another's, or no files."""
+    if leaf.getClass().getSimpleName() != "LogicalRelation":
+        return None
+    relation = leaf.relation()
+    if relation.getClass().getSimpleName() != "HadoopFsRelation":
+        return None
+    return proxy_of(relation.location())
+
+
 def scan_plan(
     jvm: JvmSession, source: ScanSource, schema: StructType, *, is_stream: bool = False
 ) -> Any:
@@ -197,10 +215,12 @@ def sources_in(data: DataFrame) -> list[ScanSource]:
 
 def _leaves(plan: Any) -> Iterator[ScanSource]:
     for leaf in items(plan.collectLeaves()):
-        if leaf.getClass().getSimpleName() != "LogicalRelation":
-            continue
-        relation = leaf.relation()
-        if relation.getClass().getSimpleName() == "HadoopFsRelation":
-            found = proxy_of(relation.location())
-            if found is not None:
-                yield found.source
+        found = proxy_behind(leaf)
+        if found is not None:
+            yield found.source
+
+
+def _uris(groups: FileGroups) -> str:
+    """The URIs of files as Hadoop spells them, one after the other."""
+    locations = _NUL.join(groups.prefix + name for name in groups.names.to_pylist())
+    return _ESCAPED_IN_URI.sub(lambda found: quote(found[0]), locations)

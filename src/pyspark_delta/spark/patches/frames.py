@@ -1,4 +1,8 @@
-"""`df.alias(name)`: the two sides of a self-join each have row ids to ask for."""
+"""What a DataFrame is asked for, and Delta tables know better than Spark.
+
+`df.alias(name)`: the two sides of a self-join each have row ids to ask for.  `df.inputFiles()`:
+the files that the query opens, not all of the table's.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 
 from pyspark_delta.spark.enabled_sessions import is_enabled
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.input_files import input_files
 from pyspark_delta.spark.jvm.table_plan import frame_with_own_struct
 from pyspark_delta.spark.patches.said import Method, Wrap
 
@@ -21,4 +26,18 @@ def _alias(original: Method) -> Method:
     return alias
 
 
-CHANGED: dict[tuple[type, str], Wrap] = {(DataFrame, "alias"): _alias}
+def _input_files(original: Method) -> Method:
+    def inputFiles(self: Any) -> list[str]:
+        found = input_files(self) if is_enabled(self.sparkSession) else None
+        if found is None:
+            return list(original(self))
+        ours, others = found
+        return list(dict.fromkeys([*ours, *(file for each in others for file in original(each))]))
+
+    return inputFiles
+
+
+CHANGED: dict[tuple[type, str], Wrap] = {
+    (DataFrame, "alias"): _alias,
+    (DataFrame, "inputFiles"): _input_files,
+}
