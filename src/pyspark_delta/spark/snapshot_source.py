@@ -147,6 +147,8 @@ class SnapshotSource(ScanSource):
         where = conjunction(self._predicate(each) for each in partition_filters)
         if has_unknown(where):
             return None
+        # A table that no scan may read, for paths that lead out of it say, is not counted either.
+        self._planned(where)
         if self._mode is not ColumnMappingMode.NONE:
             asked = [self._logical(each) for each in asked]
         found = answers_from_log(self.snapshot, where, asked, time_zone=self._time_zone)
