@@ -93,7 +93,7 @@ def test_a_name_that_is_taken_is_refused(spark: SparkSession, db: str) -> None:
     spark.sql("CREATE TABLE p (a INT) USING parquet")
     error = refused(spark, "CREATE TABLE t (a INT) USING delta")
     assert error.condition == "TABLE_OR_VIEW_ALREADY_EXISTS"
-    assert error.parameters["relationName"] == f"spark_catalog.{db}.t"
+    assert error.parameters["relationName"] == f"`{db}`.`t`"
     assert refused(spark, "CREATE TABLE p (a INT) USING delta").condition == error.condition
     spark.sql("CREATE TABLE IF NOT EXISTS p (a INT) USING delta")
     error = refused(spark, "REPLACE TABLE p (a INT) USING delta")

@@ -85,3 +85,40 @@ def test_what_cannot_be_done_is_told_in_delta_sparks_words(table: DeltaTable) ->
         table.optimize().where("p = 1").executeZOrderBy(["p"])
     words = "p is a partition column. Z-Ordering can only be performed on data columns"
     assert words in str(refused.value)
+
+
+def test_a_table_is_refused_by_the_name_that_was_asked_for(session: SparkSession) -> None:
+    builder = DeltaTable.create(session).tableName("madeTwice").addColumn("id", "int")
+    builder.execute()
+    frame = session.range(1)
+    making: list[tuple[str, Callable[[], Any]]] = [
+        ("`default`.`madeTwice`", builder.execute),
+        (
+            "`default`.`MADETwice`",
+            lambda: session.sql("CREATE TABLE MADETwice (a INT) USING delta"),
+        ),
+        (
+            "`DEFAULT`.`madeTwice`",
+            lambda: session.sql("CREATE TABLE DEFAULT.madeTwice USING delta AS SELECT 1 AS a"),
+        ),
+        ("`default`.`madeTwice`", lambda: frame.write.format("delta").saveAsTable("madeTwice")),
+        ("`default`.`madeTwice`", lambda: frame.writeTo("madeTwice").using("delta").create()),
+    ]
+    for name, make in making:
+        with pytest.raises(AnalysisException, match="already exists") as caught:
+            make()
+        assert caught.value.getMessageParameters() == {"relationName": name}
+    replacing: list[Callable[[], Any]] = [
+        DeltaTable.replace(session).tableName("notThere").addColumn("id", "int").execute,
+        lambda: frame.writeTo("notThere").using("delta").replace(),
+    ]
+    for replace in replacing:
+        with pytest.raises(AnalysisException, match="cannot be found") as caught:
+            replace()
+        assert caught.value.getMessageParameters() == {
+            "relationName": "`default`.`notThere`",
+            "searchPath": "[`spark_catalog`.`default`]",
+        }
+    with pytest.raises(AnalysisException) as caught:
+        DeltaTable.forName(session, "default.notThere")
+    assert caught.value.getMessageParameters() == {"tableName": "`default`.`notThere`"}

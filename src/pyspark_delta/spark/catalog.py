@@ -12,7 +12,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from pyspark_delta.errors.table import OperationNotAllowedError, TableNotFoundError
+from pyspark_delta.errors.table import (
+    OperationNotAllowedError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.types import StructField, StructType, map_fields
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -22,6 +26,7 @@ from pyspark_delta.spark.jvm.catalog import (
     SESSION_CATALOG,
     CatalogEntry,
     current_catalog,
+    current_database,
     entry_properties,
     find_entry,
     is_temporary_view,
@@ -115,6 +120,33 @@ def resolve_table(spark: SparkSession, name: str | Sequence[str]) -> TableName:
     if not found.is_delta:
         raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=found.shown)
     return found
+
+
+def quoted_parts(parts: Sequence[str]) -> str:
+    """A name as Spark's errors show it: as it was written, every part in backquotes."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def already_there(spark: SparkSession, name: TableName) -> TableAlreadyExistsError:
+    """What creating a table says that exists, in the name that was asked for."""
+    return TableAlreadyExistsError(
+        "TABLE_OR_VIEW_ALREADY_EXISTS", relationName=_relation_name(spark, name)
+    )
+
+
+def not_there(spark: SparkSession, name: TableName) -> TableNotFoundError:
+    """What replacing a table says that does not exist."""
+    return TableNotFoundError(
+        "TABLE_OR_VIEW_NOT_FOUND",
+        relationName=_relation_name(spark, name),
+        searchPath=f"[{quoted_parts((SESSION_CATALOG, current_database(JvmSession(spark))))}]",
+    )
+
+
+def _relation_name(spark: SparkSession, name: TableName) -> str:
+    if name.path is not None:
+        return quoted_parts(("delta", name.path))
+    return quoted_parts((name.database or current_database(JvmSession(spark)), name.table))
 
 
 def table_log(spark: SparkSession, name: str) -> DeltaLog:

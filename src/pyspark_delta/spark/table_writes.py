@@ -11,8 +11,8 @@ from typing import Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from pyspark_delta.errors.table import TableAlreadyExistsError, TableNotFoundError
-from pyspark_delta.spark.catalog import TableName, show_columns
+from pyspark_delta.errors.table import TableNotFoundError
+from pyspark_delta.spark.catalog import TableName, already_there, not_there, show_columns
 from pyspark_delta.spark.commands.write import run_write
 from pyspark_delta.spark.commands.write_definition import clustering_names
 from pyspark_delta.spark.commands.write_request import (
@@ -62,7 +62,7 @@ def save_as_table(spark: SparkSession, name: TableName, rows: TableRows, mode: S
         operation: TableVerb = "create or replace" if mode == "overwrite" else "create"
         _write_table(spark, name, rows, operation, is_v1=True)
     elif mode == "error":
-        raise TableAlreadyExistsError("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name.shown)
+        raise already_there(spark, name)
     elif mode == "overwrite" and any(option in rows.options for option in _REPLACES_ROWS):
         insert_rows(spark, name, rows, overwrite=True, casts=False)
     elif mode == "overwrite":
@@ -107,9 +107,9 @@ def make_table(spark: SparkSession, name: TableName, rows: TableRows, verb: Tabl
     check_new_columns(rows.data)
     exists = _exists(spark, name, rows)
     if verb == "create" and exists:
-        raise TableAlreadyExistsError("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name.shown)
+        raise already_there(spark, name)
     if verb == "replace" and not exists:
-        raise TableNotFoundError("TABLE_OR_VIEW_NOT_FOUND", relationName=name.shown)
+        raise not_there(spark, name)
     _write_table(spark, name, rows, verb, is_v1=False)
 
 

@@ -23,7 +23,7 @@ from pyspark_delta.errors.table import (
 )
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.catalog import TableName, look_up_relation
+from pyspark_delta.spark.catalog import TableName, look_up_relation, quoted_parts
 from pyspark_delta.spark.commands.change_feed import (
     ChangeBound,
     change_bounds,
@@ -115,7 +115,8 @@ class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
         if found is not None and found.path is not None:
             return cls.forPath(sparkSession, found.path)
         if found is None or found.location is None or not found.is_delta:
-            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=tableOrViewName)
+            shown = quoted_parts(parse_name(JvmSession(sparkSession), tableOrViewName))
+            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=shown)
         return cls(sparkSession, found.location, name=_catalog_name(found))
 
     @classmethod

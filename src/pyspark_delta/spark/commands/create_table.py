@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from pyspark_delta.errors.table import (
     OperationNotAllowedError,
     SchemaError,
-    TableAlreadyExistsError,
     TableNotFoundError,
 )
 from pyspark_delta.kernel.log.frames import add_files
@@ -44,7 +43,7 @@ from pyspark_delta.kernel.protocol.schema_merge import schema_differences
 from pyspark_delta.kernel.protocol.types import StructType, column_name
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.catalog import TableName
+from pyspark_delta.spark.catalog import TableName, already_there, not_there
 from pyspark_delta.spark.commands.user_metadata import session_user_metadata
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.table_layout import check_layout
@@ -81,15 +80,15 @@ def run_create_table(spark: SparkSession, definition: TableDefinition) -> None:
     """Make the table, or replace it, and let the catalog know."""
     name = definition.name
     if name.entry is not None and not definition.replaces:
-        return _check_exists(definition)
+        return _check_exists(spark, definition)
     _check_definition(spark, definition)
     place = place_of(spark, name, definition.location)
     snapshot = place.snapshot()
     exists = snapshot is not None if name.path is not None else name.entry is not None
     if exists and not definition.replaces:
-        return _check_exists(definition)
+        return _check_exists(spark, definition)
     if not exists and not definition.creates:
-        raise TableNotFoundError("TABLE_OR_VIEW_NOT_FOUND", relationName=name.shown)
+        raise not_there(spark, name)
     if exists or (snapshot is not None and definition.replaces):
         _replace(spark, place, definition, snapshot)
     elif snapshot is not None and (not place.is_managed or _is_unfinished(snapshot)):
@@ -129,12 +128,10 @@ def check_clustering(
             )
 
 
-def _check_exists(definition: TableDefinition) -> None:
+def _check_exists(spark: SparkSession, definition: TableDefinition) -> None:
     """There is such a table: fine if the user said so."""
     if not definition.if_not_exists:
-        raise TableAlreadyExistsError(
-            "TABLE_OR_VIEW_ALREADY_EXISTS", relationName=definition.name.shown
-        )
+        raise already_there(spark, definition.name)
 
 
 def _check_definition(spark: SparkSession, definition: TableDefinition) -> None:
