@@ -50,7 +50,7 @@ _GIVEN: WeakKeyDictionary[LogStore, Mapping[str, str]] = WeakKeyDictionary()
 _HADOOP_LOGS: OrderedDict[tuple[str, str, str], DeltaLog] = OrderedDict()
 _LOCK = Lock()
 
-SETTLED_SECONDS = 0.2
+SETTLED_SECONDS = 0.05
 """How long a command waits until files behind its commit no longer come and go in a local table.
 
 Programs delete a table right after their last command, tests above all, and a file that appears or
