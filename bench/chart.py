@@ -57,7 +57,11 @@ def main() -> None:
 
 
 def _peers(result: dict[str, Any]) -> list[str]:
-    return [peer for peer in result["values"] if peer in COLORS and peer != OURS]
+    """Those whose value is so many times ours: not where a slope is nothing, or below it."""
+    values = result["values"]
+    if min(values.values()) <= 0:
+        return []
+    return [peer for peer in values if peer in COLORS and peer != OURS]
 
 
 def _draw(axes: Any, height: float, result: dict[str, Any], peer: str) -> None:
