@@ -175,19 +175,13 @@ def small_merges(bench: Bench) -> Iterator[Result]:
         {peer: each[len(each) // 2 :] for peer, each in times.items()},
         [Bar(peer=DELTA_SPARK, at_most=0.3)],
     )
-    yield from _degradation(bench, tables)
-    reads: dict[str, Work] = {
-        peer: _totals(driver, path) for peer, (driver, path, _) in tables.items()
-    }
-    times = in_turns(
-        "query after MERGEs", reads, rounds=bench.sizes.rounds, warm_up=bench.sizes.warm_up
-    )
-    name = f"query after {many} MERGEs"
-    yield median_result(name, times, [Bar(peer=DELTA_SPARK, at_most=1.0)])
+    yield _slope(f"{many} MERGEs in a row: the slope of their times, of a MERGE's own", times)
+    yield from _aged_merges(bench, tables)
+    yield from _aged_queries(bench, tables)
     yield most_held(bench, f"{many} small MERGEs")
 
 
-def _degradation(bench: Bench, tables: Mapping[str, _Table]) -> Iterator[Result]:
+def _aged_merges(bench: Bench, tables: Mapping[str, _Table]) -> Iterator[Result]:
     """How much slower a MERGE is for each one that the table has seen before.
 
     Times of MERGEs in a row do not tell: they fall as the JVM gets warm, by more than a table can
@@ -200,24 +194,69 @@ def _degradation(bench: Bench, tables: Mapping[str, _Table]) -> Iterator[Result]
         works[f"{peer} young"] = _copy_upserts(driver, f"{path} young", start)
         works[f"{peer} old"] = _copy_upserts(driver, path, start + 3 * many)
     times = in_turns(f"MERGE after {many}", works, rounds=rounds, warm_up=min(rounds - 1, 2))
+    yield from _degradation(f"{many} MERGEs in a row", "the next", many, times)
+
+
+def _aged_queries(bench: Bench, tables: Mapping[str, _Table]) -> Iterator[Result]:
+    """What a query takes after many MERGEs, and how much each of them added to it."""
+    many, rounds = bench.sizes.upserts, bench.sizes.aged_queries
+    works: dict[str, Work] = {}
+    for peer, (driver, path, _) in tables.items():
+        works[f"{peer} young"] = _totals(driver, f"{path} young")
+        works[f"{peer} old"] = _totals(driver, path)
+    # Old and young tables hold different rows: those of one age must be equal.
+    for age in ("young", "old"):
+        check_equal(
+            f"query of a table that is {age}",
+            {peer: works[f"{peer} {age}"]().answer for peer in tables},
+        )
+    times = in_turns(
+        f"query after {many} MERGEs", _unanswered(works), rounds=rounds, warm_up=bench.sizes.warm_up
+    )
+    yield median_result(
+        f"query after {many} MERGEs",
+        {peer: times[f"{peer} old"] for peer in tables},
+        [Bar(peer=DELTA_SPARK, at_most=1.0)],
+    )
+    yield from _degradation(f"{many} MERGEs in a row", "a query", many, times)
+
+
+def _slope(name: str, times: Mapping[str, list[float]]) -> Result:
+    """The median of the slopes between any two in a row, as a share of their median."""
+    slopes = {
+        peer: statistics.median(
+            (each[j] - each[i]) / (j - i) for i, j in itertools.combinations(range(len(each)), 2)
+        )
+        for peer, each in times.items()
+    }
+    shares = {peer: 100 * slopes[peer] / statistics.median(each) for peer, each in times.items()}
+    told = ", ".join(f"{peer} {1000 * slope:.2f} ms" for peer, slope in slopes.items())
+    return Result(workload=name, unit="%", values=shares, samples=times, note=told)
+
+
+def _degradation(
+    name: str, whom: str, many: int, times: Mapping[str, list[float]]
+) -> Iterator[Result]:
+    """How much slower each of `many` MERGEs made something: its times on tables old and young."""
+    peers = (OURS, DELTA_SPARK)
     slower = {
         peer: [
             1000 * (old - young) / many
             for old, young in zip(times[f"{peer} old"], times[f"{peer} young"], strict=True)
         ]
-        for peer in tables
+        for peer in peers
     }
     slopes = {peer: statistics.median(each) for peer, each in slower.items()}
     shares = {
         peer: 100 * slope / (1000 * statistics.median(times[f"{peer} young"]))
         for peer, slope in slopes.items()
     }
-    name = f"{many} MERGEs in a row: how much slower each makes the next"
-    yield Result(workload=name, unit="ms", values=slopes, samples=times)
-    yield Result(workload=f"{name}, of its time", unit="%", values=shares)
+    slowed = f"{name}: how much slower each makes {whom}"
+    yield Result(workload=slowed, unit="ms", values=slopes, samples=times)
+    yield Result(workload=f"{slowed}, of its time", unit="%", values=shares)
     # A difference, for a slope may be nothing or below it, and then a ratio says nothing.
     yield absolute(
-        f"{many} MERGEs in a row: slower by more than {DELTA_SPARK}'s",
+        f"{name}: {whom} slower by more than {DELTA_SPARK}'s",
         slopes[OURS] - slopes[DELTA_SPARK],
         "ms",
         at_most=0.0,
@@ -255,6 +294,15 @@ def _copy_upserts(driver: Driver, path: str, start: int) -> Work:
         return driver.run("upsert", path=copy, start=start, count=5)
 
     return run
+
+
+def _unanswered(works: Mapping[str, Work]) -> dict[str, Work]:
+    """The same works for their times alone."""
+
+    def without_answer(work: Work) -> Work:
+        return lambda: Timed(work().seconds)
+
+    return {name: without_answer(work) for name, work in works.items()}
 
 
 def _totals(driver: Driver, path: str) -> Work:

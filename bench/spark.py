@@ -66,6 +66,7 @@ class Sizes:
     changes: int
     upserts: int
     aged_upserts: int
+    aged_queries: int
     rounds: int
     warm_up: int
 
@@ -94,6 +95,7 @@ FULL = Sizes(
     changes=3,
     upserts=50,
     aged_upserts=25,
+    aged_queries=25,
     rounds=9,
     warm_up=3,
 )
@@ -121,6 +123,7 @@ QUICK = Sizes(
     changes=1,
     upserts=3,
     aged_upserts=1,
+    aged_queries=1,
     rounds=1,
     warm_up=0,
 )
