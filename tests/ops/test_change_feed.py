@@ -32,6 +32,7 @@ from pyspark_delta.kernel.protocol.deletion_vectors import (
     inline_descriptor,
     read_deletion_vector,
 )
+from pyspark_delta.kernel.protocol.features import is_supported
 from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.protocol.types import (
     INTEGER,
@@ -246,8 +247,19 @@ def test_a_commit_that_asks_too_much_of_its_readers_is_refused(builder: LogBuild
 def test_vectors_are_read_although_the_table_has_dropped_them(builder: LogBuilder) -> None:
     builder.commit(VECTORS)
     builder.commit(Protocol())
-    assert feed(builder).read_as.protocol == VECTORS
+    assert is_supported(feed(builder).read_as.protocol, "deletionVectors")
     assert feed(builder, 0, 3).read_as.protocol == Protocol()
+
+
+def test_types_may_have_widened_since_the_table_dropped_vectors(clock: FrozenClock) -> None:
+    builder = LogBuilder(MemoryStore(now_ms=clock))
+    narrow = recorded(StructField("id", INTEGER))
+    builder.create(add("0"), protocol=VECTORS, metadata_action=narrow)
+    widening = ("typeWidening",)
+    builder.commit(replace(VECTORS, reader_features=widening, writer_features=widening))
+    builder.commit(recorded(ID))
+    assert [row[0] for row in told(feed(builder))] == ["0"]
+    assert feed(builder).read_as.metadata.schema.names == ("id",)
 
 
 @pytest.mark.parametrize(

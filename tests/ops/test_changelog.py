@@ -22,6 +22,7 @@ from pyspark_delta.kernel.protocol.deletion_vectors import (
     inline_descriptor,
     read_deletion_vector,
 )
+from pyspark_delta.kernel.protocol.features import is_supported
 from pyspark_delta.kernel.protocol.types import INTEGER, LONG, STRING, StructField, StructType
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.log_builder import LogBuilder, add, metadata, remove
@@ -120,6 +121,16 @@ def test_files_that_only_moved_are_no_changes(builder: LogBuilder) -> None:
         replace(went("b", 10, 1, 3), data_change=False), came("d", 20, 3, data_change=False)
     )
     assert told(changelog(builder, 3, 3)) == []
+
+
+def test_vectors_are_read_although_the_table_has_dropped_them(builder: LogBuilder) -> None:
+    without = replace(TRACKING, min_reader_version=1, reader_features=None)
+    builder.commit(replace(without, writer_features=FEATURES[1:]))  # version 3
+    found = changelog(builder, 2, 3)
+    assert told(found) == [("b", ChangeMark(2, 0, "delete", True, 10, 1))]
+    assert is_supported(found.read_as.protocol, "deletionVectors")
+    assert (found.start, found.read_as.version) == (2, 3)
+    assert not is_supported(changelog(builder, 3, 3).read_as.protocol, "deletionVectors")
 
 
 def refused(builder: LogBuilder, start: int, end: int) -> tuple[str, dict[str, object]]:

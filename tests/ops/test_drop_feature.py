@@ -427,8 +427,8 @@ class RacingLog:
         """Act once, when the commit that drops the feature is about to be written."""
         start = self.mine.transaction_on
 
-        def transaction_on(snapshot: Any) -> OptimisticTransaction:
-            txn = start(snapshot)
+        def transaction_on(snapshot: Any, **asked: str) -> OptimisticTransaction:
+            txn = start(snapshot, **asked)
             commit = txn.commit
 
             def late(actions: Any, operation: Any, *rest: Any, **named: Any) -> Any:

@@ -16,6 +16,7 @@ from pyspark_delta.kernel.protocol.feature_upgrade import (
     denormalised,
     dropped_features,
     is_feature_dropped,
+    keeping_vectors,
     merged,
     normalised,
     protocol_for,
@@ -440,6 +441,17 @@ def test_a_listing_protocol_must_list_what_the_metadata_uses() -> None:
     check_metadata_supported(
         listing(("deletionVectors", "variantType-preview"), "deletionVectors"), table
     )
+
+
+def test_vectors_are_kept_for_who_reads_entries_of_a_protocol_that_had_them() -> None:
+    plain, widening = legacy(1, 2), listing(("typeWidening",), "typeWidening")
+    vectors = listing(("deletionVectors",), "deletionVectors")
+    assert keeping_vectors(plain) == plain
+    assert keeping_vectors(plain, widening, plain) == plain
+    assert keeping_vectors(vectors, plain) == vectors
+    # Nothing but vectors is taken over, and nothing that the protocol has is lost.
+    found = supported_features(keeping_vectors(widening, plain, vectors))
+    assert found == supported_features(widening) | {"deletionVectors"}
 
 
 def test_a_legacy_protocol_is_not_held_to_its_properties() -> None:

@@ -18,6 +18,7 @@ from pyspark_delta.kernel.protocol.timestamps import (
     parse_timestamp,
     search_window,
     version_at,
+    version_from,
 )
 
 COMMITS = [(3, 1000), (4, 2000), (5, 3000)]
@@ -83,6 +84,22 @@ def test_a_log_without_commits_has_no_version_at_any_time() -> None:
     with pytest.raises(VersionNotFoundError) as caught:
         version_at([], 5)
     assert caught.value.condition == "DELTA_NO_COMMITS_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("time", "version"), [(0, 3), (1000, 3), (1001, 4), (2000, 4), (2001, 5), (3000, 5)]
+)
+def test_a_start_means_the_first_version_at_its_time_or_after_it(time: int, version: int) -> None:
+    assert version_from(COMMITS, time) == version
+    assert version_from(COMMITS, time, can_exceed_latest=True) == version
+
+
+def test_a_start_after_the_last_commit_is_refused_or_means_the_next_version() -> None:
+    with pytest.raises(VersionNotFoundError) as caught:
+        version_from(COMMITS, 3001)
+    assert caught.value.condition == "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"
+    assert version_from(COMMITS, 3001, can_exceed_latest=True) == 6
+    assert version_from(COMMITS, 3001, latest=6) == 6
 
 
 ICT = {"delta.enableInCommitTimestamps": "true"}

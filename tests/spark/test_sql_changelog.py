@@ -73,6 +73,19 @@ def test_rows_that_were_only_copied_are_left_out(spark: SparkSession, t: str) ->
     assert rows(ids) == [(2, 1)]
 
 
+def test_vectors_may_have_been_dropped_within_the_range(spark: SparkSession, db: str) -> None:
+    spark.sql(f"CREATE TABLE t (id BIGINT, v STRING) USING delta TBLPROPERTIES ({WITH_VECTORS})")
+    spark.sql("INSERT INTO t SELECT /*+ COALESCE(1) */ id, 'a' FROM range(4)")
+    spark.sql("DELETE FROM t WHERE id = 2")
+    spark.sql("ALTER TABLE t DROP FEATURE deletionVectors")
+    spark.sql("INSERT INTO t VALUES (9, 'n')")
+    last = spark.sql("DESCRIBE HISTORY t").first()["version"]
+    assert changes(spark, "CHANGES FROM VERSION 2") == [
+        (2, "a", "delete", 2),
+        (9, "n", "insert", last),
+    ]
+
+
 def test_all_rows_of_changed_files_can_be_asked_for(spark: SparkSession, t: str) -> None:
     all_rows = changes(spark, "CHANGES FROM VERSION 2 TO VERSION 2 WITH (deduplicationMode = none)")
     assert len(all_rows) == 8

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_delta import DeltaLog, enable
 from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.protocol.actions import AddCDCFile
-from tests.support.streams import Batches, drain, offsets, stream_of
+from tests.support.feeds import fails_with, finish
+from tests.support.streams import Batches, drain, offsets, start, stream_of
 from tests.support.tables import append, create_table, delete_positions, overwrite
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
@@ -115,6 +116,41 @@ def test_change_files_are_told_as_they_are_and_never_parted(
     assert drain(frame.select("p"), tmp_path / "other").rows == [("ä b",)] * 5
     last = offsets(tmp_path / "checkpoint")[-1]
     assert (last["reservoirVersion"], last["index"]) == (version, len(cdc) - 1)
+
+
+@pytest.mark.parametrize("option", ["readChangeFeed", "ignoreChanges"])
+def test_a_batch_reaches_over_the_end_of_vectors(
+    spark: SparkSession, log: DeltaLog, table_path: Path, tmp_path: Path, option: str
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+
+    def told() -> list[int]:
+        return drain(stream_of(spark, table_path, **{option: "true"}), checkpoint).ids
+
+    assert told() == [0, 1, 2]
+    delete_positions(log, lambda file: [1])
+    spark.sql(f"ALTER TABLE delta.`{table_path}` DROP FEATURE deletionVectors")
+    append(log, rows(7))
+    # The rows beside a deleted one come again, unless changes are told.
+    assert told() == ([1, 7] if option == "readChangeFeed" else [0, 2, 7])
+
+
+def test_rows_come_before_the_end_of_the_feed(
+    spark: SparkSession, log: DeltaLog, table_path: Path, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    options = {"readChangeFeed": "true"}
+    drain(stream_of(spark, table_path, **options), checkpoint)
+    append(log, rows(7))
+    off = "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')"
+    spark.sql(f"ALTER TABLE delta.`{table_path}` {off}")
+    append(log, rows(8))
+    for expected in ([(7, "insert", 2)], []):
+        found = Batches()
+        frame = changes(stream_of(spark, table_path, **options))
+        with fails_with("DELTA_MISSING_CHANGE_DATA"):
+            finish(start(frame, checkpoint, found, availableNow=True))
+        assert found.rows == expected
 
 
 def test_a_commit_that_rewrote_files_and_changed_nothing_tells_nothing(

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_delta import DeltaLog, enable
 from pyspark_delta.errors import DeltaError, PropertyError, SchemaError, StreamError
+from pyspark_delta.kernel.ops.change_range import OUT_OF_RANGE
 from pyspark_delta.kernel.ops.stream_checkpoints import MARK
 from pyspark_delta.spark.jvm.stream_source import StreamSourceProxy
 from tests.support.streams import Batches, drain, eventually, offsets, start, stream_of
@@ -211,6 +212,32 @@ def test_a_stream_begins_where_it_is_told(
     with pytest.raises(StreamingQueryException) as caught:
         begun(startingVersion=5)
     assert condition_of(caught) == "DELTA_VERSION_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    "begin", [{"startingVersion": 4}, {"startingVersion": 5}, {"startingTimestamp": "2901-01-01"}]
+)
+def test_a_stream_may_wait_for_the_version_it_begins_with(
+    spark: SparkSession,
+    log: DeltaLog,
+    table_path: Path,
+    checkpoint: Path,
+    tmp_path: Path,
+    begin: dict[str, object],
+) -> None:
+    spark.conf.set(OUT_OF_RANGE, "true")
+    frame = stream_of(spark, table_path, **begin)
+    assert drain(frame, tmp_path / "it ends").all == []
+    found = Batches()
+    query = start(frame, checkpoint, found, processingTime="0 seconds")
+    try:
+        query.processAllAvailable()
+        for number in (6, 7):
+            append(log, rows(number))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert found.ids == ([7] if begin.get("startingVersion") == 5 else [6, 7])
 
 
 def test_changed_rows_stop_a_stream_unless_it_is_told_what_to_do(

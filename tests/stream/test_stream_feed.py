@@ -213,3 +213,39 @@ def test_changes_must_have_been_recorded(builder: LogBuilder) -> None:
     with pytest.raises(ChangeFeedError) as caught:
         run.latest_offset(offset(1))
     assert caught.value.parameters["version"] == "1"
+
+
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_all_that_was_recorded_comes_before_the_commit_that_ends_it(is_limited: bool) -> None:
+    builder = table_of(add("a")).commit(add("1")).commit(cdc("2x"), cdc("2y"))
+    builder.commit(metadata()).commit(add("4"))
+    run = feed_of(builder)
+    end = run.latest_offset(offset(1), is_limited=is_limited)
+    assert end == (offset(2, 1) if is_limited else offset(3))
+    assert paths(run.batch(offset(1), end)) == ["1", "2x", "2y"]
+    for each in (run, feed_of(builder)):
+        with pytest.raises(ChangeFeedError) as caught:
+            each.latest_offset(end, is_limited=is_limited)
+        assert caught.value.condition == "DELTA_MISSING_CHANGE_DATA"
+        assert caught.value.parameters["version"] == "3"
+    # A run that begins asks for its last batch again.
+    assert paths(feed_of(builder).batch(offset(1), end)) == ["1", "2x", "2y"]
+
+
+def test_the_table_a_stream_begins_with_comes_before_the_feed_ends(builder: LogBuilder) -> None:
+    run = feed_of(builder)
+    begun = run.latest_offset(None)
+    builder.commit(metadata())
+    again = feed_of(builder)
+    assert begun == offset(1)
+    assert paths(again.batch(None, begun)) == ["a", "b"]
+    assert again.latest_offset(offset(0, 0, is_initial=True)) == offset(1)
+    with pytest.raises(ChangeFeedError):
+        again.latest_offset(begun)
+
+
+def test_a_batch_given_out_behind_the_end_of_the_feed_is_refused(builder: LogBuilder) -> None:
+    builder.commit(add("1")).commit(metadata()).commit(add("3"))
+    with pytest.raises(ChangeFeedError) as caught:
+        feed_of(builder).batch(offset(1), offset(4))
+    assert caught.value.parameters["version"] == "2"

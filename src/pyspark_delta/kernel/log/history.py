@@ -21,8 +21,17 @@ from pyspark_delta.kernel.protocol.properties import (
     IN_COMMIT_TIMESTAMP_VERSION,
     property_value,
 )
-from pyspark_delta.kernel.protocol.timestamps import monotonic, search_window, version_at
+from pyspark_delta.kernel.protocol.timestamps import (
+    Commit,
+    monotonic,
+    search_window,
+    version_at,
+    version_from,
+)
 from pyspark_delta.kernel.storage.base import LogStore
+
+COMMITS_BEFORE = 100
+"""So many commits before a range have a say in the times of its own, which rise from there on."""
 
 _BATCH = 256
 # So many commits with rising times, and those behind them have times of their own.
@@ -92,6 +101,39 @@ def version_at_time(
 ) -> int:
     """The version that was the newest at a time, among those that can still be put together."""
     earliest = max(earliest_version(listing), 0)
+    times, latest = _times(store, listing, configuration, timestamp_ms, earliest)
+    return version_at(
+        times, timestamp_ms, can_return_last=can_return_last, latest=latest, zone=zone
+    )
+
+
+def version_from_time(
+    store: LogStore,
+    listing: LogListing,
+    configuration: Mapping[str, str | None],
+    timestamp_ms: int,
+    *,
+    can_exceed_latest: bool = False,
+    zone: str = "UTC",
+) -> int:
+    """The first version that was made at a time or after it, among all commits in the log.
+
+    Who reads commits needs no more than those: a version need not be one that can be put together.
+    """
+    times, latest = _times(store, listing, configuration, timestamp_ms, 0)
+    return version_from(
+        times, timestamp_ms, can_exceed_latest=can_exceed_latest, latest=latest, zone=zone
+    )
+
+
+def _times(
+    store: LogStore,
+    listing: LogListing,
+    configuration: Mapping[str, str | None],
+    timestamp_ms: int,
+    earliest: int,
+) -> tuple[list[Commit], int]:
+    """The commits from `earliest` on among which to look for a time, and the newest version."""
     versions = [file for file in listing.commits if file.version >= earliest]
     if not versions:
         raise VersionNotFoundError("DELTA_NO_COMMITS_FOUND", logPath=store.address(LOG_DIRECTORY))
@@ -99,20 +141,17 @@ def version_at_time(
     window = search_window(configuration, timestamp_ms, earliest=versions[0].version, latest=latest)
     if window.in_commit:
         chosen = [file for file in versions if window.first <= file.version <= window.last]
-        times = _own_times(store, chosen)
-    else:
-        times = [
-            (version, time)
-            for version, time in file_times(listing.commits).items()
-            if max(earliest, window.first) <= version <= window.last
-        ]
-    return version_at(
-        times, timestamp_ms, can_return_last=can_return_last, latest=latest, zone=zone
-    )
+        return _own_times(store, chosen), latest
+    times = [
+        (version, time)
+        for version, time in file_times(listing.commits).items()
+        if max(earliest, window.first) <= version <= window.last
+    ]
+    return times, latest
 
 
-def _own_times(store: LogStore, commits: Sequence[LogFile]) -> list[tuple[int, int]]:
-    times: list[tuple[int, int]] = []
+def _own_times(store: LogStore, commits: Sequence[LogFile]) -> list[Commit]:
+    times: list[Commit] = []
     for start in range(0, len(commits), _BATCH):
         batch = commits[start : start + _BATCH]
         contents = store.read_many([file.info.path for file in batch])

@@ -14,7 +14,12 @@ from pyspark_delta.errors.storage import FileMissingError
 from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.commit_lines import actions_from_json
-from pyspark_delta.kernel.log.history import commits_to_tell, read_history, version_at_time
+from pyspark_delta.kernel.log.history import (
+    commits_to_tell,
+    read_history,
+    version_at_time,
+    version_from_time,
+)
 from pyspark_delta.kernel.log.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.segment import LogFile, LogListing, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
@@ -130,6 +135,24 @@ class TableLog:
             self._times_metadata(),
             at,
             can_return_last=can_return_last,
+            zone=zone,
+        )
+
+    def version_from(
+        self, timestamp: int | str, *, can_exceed_latest: bool = False, zone: str = "UTC"
+    ) -> int:
+        """The first version that was made at a time or after it: ms or text, as in `version_at`.
+
+        All commits in the log count, also those from before its first checkpoint.
+        """
+        at = parse_timestamp(timestamp, zone) if isinstance(timestamp, str) else timestamp
+        listing = list_log(self.store)
+        return version_from_time(
+            self.store,
+            listing,
+            self._times_metadata(),
+            at,
+            can_exceed_latest=can_exceed_latest,
             zone=zone,
         )
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark_delta.errors.table import ChangeFeedError, VersionNotFoundError
 from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.frames import add_files, remove_files
-from pyspark_delta.kernel.log.history import file_times
+from pyspark_delta.kernel.log.history import COMMITS_BEFORE, file_times
 from pyspark_delta.kernel.log.json_frames import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.segment import LogFile, LogListing, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
@@ -40,6 +40,7 @@ from pyspark_delta.kernel.ops.stream_definitions import loses_columns
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.deletion_vectors import read_deletion_vector
+from pyspark_delta.kernel.protocol.feature_upgrade import keeping_vectors
 from pyspark_delta.kernel.protocol.features import check_readable, supported_features
 from pyspark_delta.kernel.protocol.properties import ENABLE_CHANGE_DATA_FEED, property_value
 from pyspark_delta.kernel.protocol.schema_merge import is_read_compatible
@@ -49,11 +50,8 @@ from pyspark_delta.kernel.scan.plan import mapping_mode
 SCHEMA_MODE = "spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable"
 """The setting that says which version's columns the changes of a table with mapping have."""
 
-# Files' times are made to rise; before the range so many commits have a say in that.
-_COMMITS_BEFORE = 100
 _BATCH = 256
 _WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
-_VECTORS = "deletionVectors"
 _ADD: ChangeKind = "add"
 _REMOVE: ChangeKind = "remove"
 
@@ -172,11 +170,8 @@ def _read_as(
         all_fit = all(fits(each, latest) for each in found)
         is_at_end = mode is SchemaMode.END_VERSION and not all_fit
     chosen = at_end if is_at_end else latest
-    if _VECTORS in supported_features(chosen.protocol):
-        return chosen
-    # Vectors may have been dropped from the table since, and are still in older files' entries.
-    having = (each for each in found if _VECTORS in supported_features(each.protocol))
-    return replace(chosen, protocol=next(having, chosen).protocol)
+    asked = (each.protocol for each in found)
+    return replace(chosen, protocol=keeping_vectors(chosen.protocol, *asked))
 
 
 def _check_recorded(metadata: Metadata, version: int, start: int, end: int) -> None:
@@ -257,7 +252,7 @@ def commit_files(
     `listing` spares one of its own, where it begins early enough.
     """
     store = log.store
-    needed = max(start - _COMMITS_BEFORE, 0)
+    needed = max(start - COMMITS_BEFORE, 0)
     if listing is None or listing.start > needed:
         listing = list_log(store, needed)
     listed = listing.commits

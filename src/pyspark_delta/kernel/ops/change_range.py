@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark_delta.errors.table import ChangeFeedError, VersionNotFoundError
-from pyspark_delta.kernel.log.segment import list_log
+from pyspark_delta.errors.table import ChangeFeedError
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.protocol.timestamps import parse_timestamp
+
+OUT_OF_RANGE = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
+"""The setting that lets a range, and any stream, begin behind the newest version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +62,7 @@ class ChangeBounds:
         if self.start_time is None:
             raise ChangeFeedError("DELTA_NO_START_FOR_CDC_READ")
         time_ms = self._milliseconds(self.start_time)
-        try:
-            version = log.version_at(time_ms - 1, can_return_last=True) + 1
-        except VersionNotFoundError:  # before the first commit
-            version = list_log(log.store).commits[0].version
-        if not self.is_tolerant and version > log.update().version:
-            log.version_at(time_ms, zone=self.time_zone)  # says what is wrong
+        version = log.version_from(time_ms, can_exceed_latest=self.is_tolerant, zone=self.time_zone)
         return version, time_ms
 
     def _end(self, log: TableLog) -> tuple[int | None, int | None]:

@@ -7,7 +7,7 @@ PROTOCOL.md, "Row Tracking".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark_delta.errors.table import ChangeFeedError
 from pyspark_delta.kernel.log.snapshot import Snapshot
@@ -15,19 +15,20 @@ from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.ops.change_feed import Definition, commit_files, fits
 from pyspark_delta.kernel.ops.changed_files import ChangedFiles, ReadVector
 from pyspark_delta.kernel.ops.stream_commits import StreamCommit, parse_changes
+from pyspark_delta.kernel.protocol.feature_upgrade import keeping_vectors
 from pyspark_delta.kernel.protocol.features import check_readable
 from pyspark_delta.kernel.protocol.row_tracking import is_enabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changelog:
-    """The changes from version `start` to `end`, both included, in the columns of the latter.
+    """The changes from version `start` on, and the definition to read them by: that of their end.
 
     `has_pairs` says that a row may have gone and come in one commit.
     """
 
     start: int
-    end: Snapshot
+    read_as: Definition
     files: ChangedFiles = field(hash=False)
     has_pairs: bool
 
@@ -52,8 +53,8 @@ def read_changelog(
     """
     if not tracks_rows(start):
         raise ChangeFeedError("DELTA_CHANGELOG_REQUIRES_ROW_TRACKING", tableName=name)
-    read_as = _definition(end, end.version)
-    _check(_definition(start, start.version), read_as)
+    first, read_as = _definition(start), _definition(end)
+    _check(first, read_as)
     _check(read_as, read_as)
     files = ChangedFiles(
         read,
@@ -61,17 +62,25 @@ def read_changelog(
         has_ids=True,
         pairs_vectors=not has_copies,
     )
-    has_pairs, found = False, _definition(start, start.version)
+    has_pairs, found = False, [first]
     for file, data, time_ms in commit_files(log, start.version, end.version):
         commit = parse_changes(file.info.path, file.version, data, time_ms=time_ms, with_feed=False)
-        found = _checked(log, commit, found, read_as)
+        found.append(_checked(log, commit, found[-1], read_as))
         files.take(commit.files)
         has_pairs = has_pairs or len(set(commit.files.kinds or ())) > 1
-    return Changelog(start=start.version, end=end, files=files, has_pairs=has_pairs)
+    protocol = keeping_vectors(read_as.protocol, *(each.protocol for each in found))
+    return Changelog(
+        start=first.version,
+        read_as=replace(read_as, protocol=protocol),
+        files=files,
+        has_pairs=has_pairs,
+    )
 
 
-def _definition(snapshot: Snapshot, version: int) -> Definition:
-    return Definition(version=version, metadata=snapshot.metadata, protocol=snapshot.protocol)
+def _definition(snapshot: Snapshot) -> Definition:
+    return Definition(
+        version=snapshot.version, metadata=snapshot.metadata, protocol=snapshot.protocol
+    )
 
 
 def _checked(

@@ -27,7 +27,8 @@ from pyspark_delta.kernel.ops.stream_offsets import (
     METADATA_CHANGE_INDEX,
     DeltaSourceOffset,
 )
-from pyspark_delta.kernel.protocol.actions import Metadata
+from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
+from pyspark_delta.kernel.protocol.feature_upgrade import keeping_vectors
 from pyspark_delta.kernel.protocol.features import check_readable
 from pyspark_delta.kernel.protocol.properties import ENABLE_CHANGE_DATA_FEED
 
@@ -92,9 +93,9 @@ def check_feed(metadata: Metadata, version: int) -> None:
 class InitialFiles:
     """The files of the version that a stream begins with, in the order it gives them."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, timestamp_ms: int) -> None:
         self.version = snapshot.version
-        self.timestamp_ms = snapshot.timestamp
+        self.timestamp_ms = timestamp_ms
         files = snapshot.files_with(_INITIAL_COLUMNS)
         table = files.sort_by([("modificationTime", "ascending"), ("path", "ascending")])
         for position, name in enumerate(ADD_SCHEMA.names):
@@ -132,7 +133,7 @@ class StreamChanges:
         # A place at which nothing of its version is left, so that it need not be read again.
         self._read_to_end: tuple[int, int] | None = None
         self.protocol = definition.protocol
-        """What the newest commit that was read asks of its readers."""
+        """What the newest commit that was read asks of its readers, and vectors if any asked."""
 
     def step(
         self,
@@ -140,10 +141,16 @@ class StreamChanges:
         *,
         limits: AdmissionLimits | None = None,
         bound: DeltaSourceOffset | None = None,
+        is_fixed: bool = False,
     ) -> StreamStep:
-        """The files behind `start`, up to `bound` or the newest, as far as `limits` admit them."""
+        """The files behind `start`, up to `bound` or the newest, as far as `limits` admit them.
+
+        It ends before a commit that can be told no more, and raises where it begins with one.  A
+        batch that `is_fixed` has its end already: it cannot end before, and raises always.
+        """
         walk = _Walk(start, limits, bound, self._excluded if self._is_feed else None)
         first = start.version
+        self._commits.begin_batch(first)
         if start.is_initial:
             if not walk.take(self._initial_files(start.version).run):
                 return walk.step
@@ -159,6 +166,8 @@ class StreamChanges:
         else:
             last = None if bound is None else bound.version
         for commit in self._commits.commits(first, last):
+            if self._ends_feed(commit) and walk.step.end is not None and not is_fixed:
+                break
             self._check(commit)
             if not self._take(walk, commit, limits) or self._is_full(limits):
                 break
@@ -187,13 +196,20 @@ class StreamChanges:
         """
         return self._is_feed and limits is not None and not limits.has_room
 
+    def keep_vectors(self, protocol: Protocol) -> None:
+        """Take note of what an older version asked, which the batch may hold entries of."""
+        self.protocol = keeping_vectors(self.protocol, protocol)
+
     def forget_initial(self) -> None:
         """Let go of what only the beginning of a stream needs."""
         self._initial = None
 
     def _initial_files(self, version: int) -> InitialFiles:
         if self._initial is None or self._initial.version != version:
-            self._initial = InitialFiles(self._snapshot_of(version))
+            snapshot = self._snapshot_of(version)
+            self.keep_vectors(snapshot.protocol)
+            time_ms = self._commits.time_of(snapshot) if self._is_feed else snapshot.timestamp
+            self._initial = InitialFiles(snapshot, time_ms)
         return self._initial
 
     def _snapshot_of(self, version: int) -> Snapshot:
@@ -207,14 +223,22 @@ class StreamChanges:
     def _check(self, commit: StreamCommit) -> None:
         if commit.protocol is not None:
             check_readable(commit.protocol, self._table)
-            if commit.version > self._definition.version:
-                self.protocol = commit.protocol
+            is_newest = commit.version > self._definition.version
+            known = self.protocol
+            self.protocol = commit.protocol if is_newest else known
+            # One batch may reach from before a DROP FEATURE to behind it.
+            self.keep_vectors(known if is_newest else commit.protocol)
         if commit.metadata is not None and not self._definition.is_tracked:
             self._definition.check_followed(commit.metadata, commit.version)
         if self._rules is not None:
             self._rules.check(commit, self._table)
         elif commit.metadata is not None:
             check_feed(commit.metadata, commit.version)
+
+    def _ends_feed(self, commit: StreamCommit) -> bool:
+        """Whether changes are recorded no more from the commit on."""
+        metadata = commit.metadata
+        return self._is_feed and metadata is not None and not is_recorded(metadata)
 
 
 class _Walk:

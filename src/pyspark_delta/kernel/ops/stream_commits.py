@@ -20,6 +20,8 @@ from pyspark_delta.kernel.log.commit_lines import action_at, json_object, lines,
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA, table_from_values
 from pyspark_delta.kernel.log.json_frames import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.segment import LogListing, list_log
+from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.ops.stream_times import CommitTimes
 from pyspark_delta.kernel.protocol.actions import (
     AddCDCFile,
     AddFile,
@@ -29,6 +31,7 @@ from pyspark_delta.kernel.protocol.actions import (
     RemoveFile,
 )
 from pyspark_delta.kernel.protocol.paths import commit_path
+from pyspark_delta.kernel.protocol.properties import ENABLE_IN_COMMIT_TIMESTAMPS, property_value
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
 
 ChangeKind = Literal["add", "remove", "cdc"]
@@ -152,7 +155,7 @@ def parse_changes(
 ) -> StreamCommit:
     """A commit whose changed rows are what a stream gives: change files, or else adds and removes.
 
-    `time_ms` is that of the commit's file; an in-commit timestamp goes before it.  Not `with_feed`,
+    `time_ms` is the commit's by its file; an in-commit timestamp goes before it.  Not `with_feed`,
     change files are passed over.
     """
     found: dict[ChangeKind, list[tuple[int, dict[str, Any]]]] = {"add": [], "remove": [], "cdc": []}
@@ -213,6 +216,7 @@ class CommitReader:
         self._store = store
         self._fails = fail_on_data_loss
         self._reads_changes = reads_changes
+        self._times = CommitTimes(store)
         self._end: tuple[int, FileInfo] | None = None
         self._tried_again = -1
         self.was_replaced = False
@@ -235,8 +239,20 @@ class CommitReader:
         data = self._store.read(path)
         if not self._reads_changes:
             return parse_commit(path, version, data, root_uri=self._store.root_uri)
-        time_ms = self._store.stat(path).modified_ms
-        return parse_changes(path, version, data, time_ms=time_ms)
+        return parse_changes(path, version, data, time_ms=self._times.time_of(version))
+
+    def begin_batch(self, version: int) -> None:
+        """What is read next belongs to a batch that begins with that version."""
+        self._times.begin_batch(version)
+
+    def time_of(self, snapshot: Snapshot) -> int:
+        """When a version was made, told as the changes of its commit are."""
+        if property_value(snapshot.metadata.configuration, ENABLE_IN_COMMIT_TIMESTAMPS):
+            return snapshot.timestamp
+        try:
+            return self._times.time_of(snapshot.version)
+        except FileMissingError:  # a checkpoint is all that is left of it
+            return snapshot.timestamp
 
     def _behind_gap(self, version: int) -> int | None:
         """Where to go on when a commit is not there; None when the log ends before it."""

@@ -43,7 +43,6 @@ from pyspark_delta.kernel.ops.stream_schema_log import SchemaLog, TrackedDefinit
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY
 from pyspark_delta.kernel.protocol.schema_json import format_schema
-from pyspark_delta.kernel.protocol.timestamps import parse_timestamp
 
 LATEST: Literal["latest"] = "latest"
 
@@ -54,7 +53,10 @@ _SCHEMA_CHANGED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
-    """What a user asks of a stream; `time_zone` is for a starting time that does not tell its."""
+    """What a user asks of a stream; `time_zone` is for a starting time that does not tell its.
+
+    `is_tolerant` lets a stream begin behind the newest version, and wait for its first one.
+    """
 
     max_files: int | None = None
     max_bytes: int | None = None
@@ -66,6 +68,7 @@ class StreamSettings:
     excluded: re.Pattern[str] | None = None
     reads_changes: bool = False
     is_lenient: bool = False
+    is_tolerant: bool = False
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
@@ -139,6 +142,8 @@ class StreamRun:
         first = self._starting_offset() if begun is None else begun
         if begun is None:
             self._begin_tracking(first.version, None)
+            if self._waits_for(first.version):
+                return None
         limits = self._settings.limits() if is_limited else None
         step = self._changes.step(first, limits=limits, bound=self._bound)
         self._check_not_replaced()
@@ -164,7 +169,7 @@ class StreamRun:
             first.version, last.version - 1 if last.index == BASE_INDEX else last.version
         )
         self._check_start(first.version)
-        return self._wanted(self._changes.step(first, bound=last).runs)
+        return self._wanted(self._changes.step(first, bound=last, is_fixed=True).runs)
 
     def commit(self, end: str) -> None:
         """All up to `end` is done: a change of definition there stops the run, once it is noted."""
@@ -218,7 +223,7 @@ class StreamRun:
     def _check_exists(self, version: int) -> None:
         """Refuse a version that is not in the log, or needs of its readers what we cannot do.
 
-        The commit is enough: the version as a whole need not be there any more.
+        The commit is enough: the version as a whole need not be there any more, or yet.
         """
         try:
             self._log.snapshot_at(version=version)
@@ -226,6 +231,8 @@ class StreamRun:
             raise
         except DeltaError:
             versions = [file.version for file in list_log(self._log.store).commits]
+            if self._settings.is_tolerant and versions and version > versions[-1]:
+                return
             if version not in versions:
                 raise VersionNotFoundError(
                     "DELTA_VERSION_NOT_FOUND",
@@ -236,17 +243,16 @@ class StreamRun:
 
     def _version_from(self, text: str) -> int:
         """The first version that was made at that time or later."""
-        time_ms = parse_timestamp(text, self._settings.time_zone)
-        try:
-            before = self._log.version_at(time_ms - 1, can_return_last=True)
-        except VersionNotFoundError:
-            version = list_log(self._log.store).commits[0].version
-        else:
-            version = before + 1
-        if version > self._log.update().version:
-            self._log.version_at(time_ms, zone=self._settings.time_zone)  # says what is wrong
+        settings = self._settings
+        version = self._log.version_from(
+            text, can_exceed_latest=settings.is_tolerant, zone=settings.time_zone
+        )
         self._check_exists(version)
         return version
+
+    def _waits_for(self, version: int) -> bool:
+        """Whether others have to come before the version that the stream is to begin with."""
+        return self._settings.is_tolerant and version > self._log.update().version + 1
 
     def _first_of(self, start: str | None, last: DeltaSourceOffset) -> DeltaSourceOffset:
         """Where a batch that ends at `last` begins, also when it is the first of all."""
@@ -284,15 +290,20 @@ class StreamRun:
             return
         self._is_checked = True
         definition, reads_changes = self._definition, self._settings.reads_changes
+        try:
+            snapshot: Snapshot | None = self._log.snapshot_at(version=version)
+        except DeltaError:
+            snapshot = None
+        if snapshot is not None:
+            # Vectors may have been dropped from the table between this version and the run.
+            self._changes.keep_vectors(snapshot.protocol)
         if definition.is_tracked:
             if reads_changes:
                 check_feed(definition.metadata, definition.version)
             return
-        try:
-            snapshot = self._log.snapshot_at(version=version)
-        except DeltaError:
+        if snapshot is None:
             if definition.metadata.configuration.get(MODE_KEY, "none") != "none":
-                raise StreamError("DELTA_STREAMING_CHECK_COLUMN_MAPPING_NO_SNAPSHOT") from None
+                raise StreamError("DELTA_STREAMING_CHECK_COLUMN_MAPPING_NO_SNAPSHOT")
             return
         if reads_changes:
             check_feed(snapshot.metadata, version)

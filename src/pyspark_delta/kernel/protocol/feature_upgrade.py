@@ -24,6 +24,7 @@ from pyspark_delta.kernel.protocol.features import (
     feature_named,
     implied_features,
     in_listing_order,
+    is_supported,
     protocol_text,
     supported_features,
 )
@@ -38,6 +39,7 @@ from pyspark_delta.kernel.protocol.properties import (
 
 DEFAULT_VERSIONS = (1, 2)
 _STATUSES = frozenset({"supported", "enabled"})
+_VECTORS = "deletionVectors"
 
 # A reader and a writer version that were asked for; None leaves one of them open.
 Versions = tuple[int | None, int | None]
@@ -140,6 +142,17 @@ def upgraded(protocol: Protocol, features: Iterable[str]) -> Protocol:
 def merged(*protocols: Protocol) -> Protocol:
     """The smallest protocol that supports all that any of `protocols` does."""
     return _normal_form(frozenset().union(*map(supported_features, protocols)), protocols)
+
+
+def keeping_vectors(protocol: Protocol, *others: Protocol) -> Protocol:
+    """`protocol`, which supports deletion vectors also when only one of `others` does.
+
+    For who reads entries of several versions at once, `others` being what these asked: DROP
+    FEATURE frees the table of vectors, and older entries of the log have them still.
+    """
+    if any(is_supported(each, _VECTORS) for each in others):
+        return upgraded(protocol, [_VECTORS])
+    return protocol
 
 
 def normalised(protocol: Protocol) -> Protocol:

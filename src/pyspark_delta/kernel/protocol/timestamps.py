@@ -111,27 +111,39 @@ def version_at(
     is refused unless `can_return_last`, one before the first unless `can_return_earliest`.
     `latest` is the table's newest version when `commits` end before it; `zone` is for messages.
     """
-    if not commits:
-        raise VersionNotFoundError("DELTA_NO_COMMITS_FOUND", logPath="_delta_log")
-    position = bisect_right(commits, timestamp_ms, key=lambda commit: commit[1])
-    version, time = commits[max(position - 1, 0)]
-    shown, asked = format_timestamp(time, zone), format_timestamp(timestamp_ms, zone)
-    if position == 0 and not can_return_earliest:
-        raise VersionNotFoundError(
-            "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
-            userTimestamp=asked,
-            commitTs=shown,
-            timestampString=shown,
-        )
-    is_last = version == (commits[-1][0] if latest is None else latest)
-    if is_last and time < timestamp_ms and not can_return_last:
-        raise VersionNotFoundError(
-            "DELTA_TIMESTAMP_GREATER_THAN_COMMIT",
-            providedTimestamp=asked,
-            lastCommitTimestamp=shown,
-            maximumTimestamp=shown,
-        )
+    version, _ = _commit_at(
+        commits,
+        timestamp_ms,
+        can_return_last=can_return_last,
+        can_return_earliest=can_return_earliest,
+        latest=latest,
+        zone=zone,
+    )
     return version
+
+
+def version_from(
+    commits: Sequence[Commit],
+    timestamp_ms: int,
+    *,
+    can_exceed_latest: bool = False,
+    latest: int | None = None,
+    zone: str = "UTC",
+) -> int:
+    """The first version that was made at a time or after it.
+
+    A time after the last commit is refused, or means the next version if `can_exceed_latest`.
+    The rest is as for `version_at`.
+    """
+    version, time = _commit_at(
+        commits,
+        timestamp_ms,
+        can_return_last=can_exceed_latest,
+        can_return_earliest=True,
+        latest=latest,
+        zone=zone,
+    )
+    return version if time >= timestamp_ms else version + 1
 
 
 def parse_timestamp(text: str, zone: str = "UTC") -> int:
@@ -169,6 +181,38 @@ def format_timestamp(timestamp_ms: int, zone: str = "UTC") -> str:
     text = f"{shown:%Y-%m-%d %H:%M:%S}".rjust(19, "0")
     fraction = f".{shown.microsecond // 1000:03d}".rstrip("0").rstrip(".")
     return text + fraction
+
+
+def _commit_at(
+    commits: Sequence[Commit],
+    timestamp_ms: int,
+    *,
+    can_return_last: bool,
+    can_return_earliest: bool,
+    latest: int | None,
+    zone: str,
+) -> Commit:
+    if not commits:
+        raise VersionNotFoundError("DELTA_NO_COMMITS_FOUND", logPath="_delta_log")
+    position = bisect_right(commits, timestamp_ms, key=lambda commit: commit[1])
+    version, time = commits[max(position - 1, 0)]
+    shown, asked = format_timestamp(time, zone), format_timestamp(timestamp_ms, zone)
+    if position == 0 and not can_return_earliest:
+        raise VersionNotFoundError(
+            "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
+            userTimestamp=asked,
+            commitTs=shown,
+            timestampString=shown,
+        )
+    is_last = version == (commits[-1][0] if latest is None else latest)
+    if is_last and time < timestamp_ms and not can_return_last:
+        raise VersionNotFoundError(
+            "DELTA_TIMESTAMP_GREATER_THAN_COMMIT",
+            providedTimestamp=asked,
+            lastCommitTimestamp=shown,
+            maximumTimestamp=shown,
+        )
+    return version, time
 
 
 def _milliseconds(text: str, parts: Sequence[int], fraction: int, zone: str) -> int:

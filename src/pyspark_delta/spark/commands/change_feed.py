@@ -19,7 +19,7 @@ from pyspark_delta.errors.table import (
 )
 from pyspark_delta.kernel.log.segment import list_log_for
 from pyspark_delta.kernel.ops.change_feed import SCHEMA_MODE, SchemaMode, no_changes, read_feed
-from pyspark_delta.kernel.ops.change_range import ChangeBounds
+from pyspark_delta.kernel.ops.change_range import OUT_OF_RANGE, ChangeBounds
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.vectors import VectorReader
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -36,9 +36,7 @@ from pyspark_delta.spark.time_travel import names_version
 ChangeBound = SupportsIndex | str | date
 """An end of a range: a version, or a time as text, a datetime or a date."""
 
-_CONFS = "spark.databricks.delta.changeDataFeed."
-_TOLERANT = f"{_CONFS}timestampOutOfRange.enabled"
-_UNSAFE = f"{_CONFS}unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
+_UNSAFE = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
 _ASKED = ("readChangeFeed", "readChangeData")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -63,7 +61,7 @@ def run_change_feed(spark: SparkSession, path: str, options: DeltaOptions) -> Da
         end_version=_version(options, "endingVersion"),
         end_time=options.get("endingTimestamp"),
         time_zone=spark.conf.get(TIME_ZONE) or "UTC",
-        is_tolerant=_is_on(spark, _TOLERANT),
+        is_tolerant=_is_on(spark, OUT_OF_RANGE),
     )
     return changes_between(spark, log, bounds)
 
@@ -136,7 +134,7 @@ def change_bounds(
         end_version=end_version,
         end_time=end_time,
         time_zone=spark.conf.get(TIME_ZONE) or "UTC",
-        is_tolerant=_is_on(spark, _TOLERANT),
+        is_tolerant=_is_on(spark, OUT_OF_RANGE),
     )
 
 

@@ -88,12 +88,12 @@ def _shown(changes: DataFrame) -> DataFrame:
 
 
 def _rows(spark: SparkSession, log: DeltaLog, found: Changelog, *, keeps_all: bool) -> DataFrame:
-    kept = "all" if keeps_all else "changed"
+    kept, read_as = "all" if keeps_all else "changed", found.read_as
     table = ChangesOf(
         store=log.store,
-        metadata=found.end.metadata,
-        protocol=found.end.protocol,
-        key=f"{kept} rows of {found.start} to {found.end.version}",
+        metadata=read_as.metadata,
+        protocol=read_as.protocol,
+        key=f"{kept} rows of {found.start} to {read_as.version}",
     )
     return change_frame(JvmSession(spark), table, found.files)
 

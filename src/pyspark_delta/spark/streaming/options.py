@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from pyspark_delta.errors.table import PropertyError
+from pyspark_delta.kernel.ops.change_range import OUT_OF_RANGE
 from pyspark_delta.kernel.ops.stream_changes import StreamRules
 from pyspark_delta.kernel.ops.stream_run import LATEST, StreamSettings
 from pyspark_delta.kernel.protocol.property_kinds import SIZE
@@ -51,6 +52,7 @@ def stream_settings(
         excluded=_pattern(options),
         reads_changes=_flag(options, "readChangeFeed") or _flag(options, "readChangeData"),
         is_lenient=settings.get(_LENIENT, "false").lower() == "true",
+        is_tolerant=settings.get(OUT_OF_RANGE, "false").lower() == "true",
         options={key: options[key] for key in options},
     )
 

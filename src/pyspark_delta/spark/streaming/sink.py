@@ -39,6 +39,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.sql_metrics import MetricKind, PlanMetrics
 from pyspark_delta.spark.jvm.stream_writer import BatchSink, running_query_id
 from pyspark_delta.spark.options import DeltaOptions
+from pyspark_delta.spark.recorded_stats import with_recorded_stats
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.streaming.batch_rows import BatchRows
 from pyspark_delta.spark.table_access import hadoop_location, open_log
@@ -149,7 +150,7 @@ class DeltaSink(BatchSink):
             actions: list[Action] = [
                 *definition,
                 SetTransaction(app_id=query_id, version=batch_id, last_updated=now_ms),
-                *files,
+                *with_recorded_stats(files, txn, self._asked.conf),
                 *replaced.actions(now_ms, data_change=True),
             ]
             operation = streaming_update(
