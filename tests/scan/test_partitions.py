@@ -93,6 +93,19 @@ def test_timestamps_without_a_zone_are_in_the_one_given() -> None:
     assert table.column("p").to_pylist() == [datetime(1969, 12, 31, 15, tzinfo=UTC)]
 
 
+def test_files_are_chosen_by_timestamps_in_the_zone_given() -> None:
+    midnight = parse_leniently("p = TIMESTAMP'2024-01-01 00:00:00'", time_zone="Asia/Tokyo")
+    table = files({"p": "2024-01-01 00:00:00"}, {"p": "2023-12-31T15:00:00Z"})
+
+    def mask(time_zone: str) -> list[bool]:
+        found = partition_mask(midnight, table, metadata(p=TIMESTAMP), time_zone=time_zone)
+        chosen: list[bool] = found.to_pylist()
+        return chosen
+
+    assert mask("Asia/Tokyo") == [True, True]
+    assert mask("UTC") == [False, True]
+
+
 @pytest.mark.parametrize(
     ("kind", "text"),
     [

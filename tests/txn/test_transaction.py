@@ -7,10 +7,13 @@ import pytest
 from pyspark_delta.errors import ConcurrentAppendException, ConcurrentDeleteReadException
 from pyspark_delta.kernel.protocol.actions import AddFile
 from pyspark_delta.kernel.protocol.column_mapping import PHYSICAL_NAME_KEY
+from pyspark_delta.kernel.protocol.schema_json import format_schema
+from pyspark_delta.kernel.protocol.types import LONG, TIMESTAMP, StructField, StructType
 from pyspark_delta.kernel.scan.plan import plan_scan
 from pyspark_delta.kernel.scan.predicate_sql import parse_leniently, parse_predicate
 from pyspark_delta.kernel.scan.predicates import TRUE
-from tests.support.transactions import add, memory_log, new_table, remove
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from tests.support.transactions import add, memory_log, metadata, new_table, remove
 
 
 def bounded(path: str, low: int, high: int) -> AddFile:
@@ -110,6 +113,66 @@ def test_many_added_files_are_judged_as_few_are() -> None:
     with pytest.raises(ConcurrentAppendException) as caught:
         rival.commit([add("part=9/rival")], "WRITE")
     assert caught.value.parameters["partitionValues"] == "[part=9]"
+
+
+TOKYO = "Asia/Tokyo"
+NEW_YEAR = parse_predicate("at = TIMESTAMP'2024-01-01 00:00:00'", time_zone=TOKYO)
+
+
+def in_new_year(path: str, **changes: str) -> AddFile:
+    """A file of a partition whose time does not say its zone."""
+    return add(path, {"at": "2024-01-01 00:00:00"}, **changes)
+
+
+def table_by_time(*files: AddFile) -> DeltaLog:
+    schema = StructType((StructField("at", TIMESTAMP), StructField("id", LONG)))
+    log = memory_log()
+    transaction = log.start_transaction()
+    transaction.update_metadata(metadata("at", schema_string=format_schema(schema)))
+    transaction.commit(files, "CREATE TABLE")
+    return log
+
+
+def test_a_time_without_a_zone_is_in_the_one_that_the_transaction_was_given() -> None:
+    log = table_by_time(in_new_year("a"), add("b", {"at": "2024-01-01T00:00:00.000000Z"}))
+
+    def chosen(time_zone: str) -> list[str]:
+        found: list[str] = (
+            log.start_transaction(time_zone=time_zone)
+            .filter_files(NEW_YEAR)
+            .column("path")
+            .to_pylist()
+        )
+        return found
+
+    assert chosen(TOKYO) == ["a"]
+    assert chosen("UTC") == []
+    assert log.start_transaction().time_zone == "UTC"
+    # A day of that zone, where statistics are asked as well.
+    reader = log.transaction_on(log.snapshot, time_zone=TOKYO)
+    day = parse_predicate("at < TIMESTAMP'2024-01-01 08:59:59' AND id > 0", time_zone=TOKYO)
+    assert reader.filter_files(day).column("path").to_pylist() == ["a"]
+
+
+@pytest.mark.parametrize("count", [1, 99], ids=["few files", "many files"])
+@pytest.mark.parametrize("asks_rows", [False, True], ids=["partitions", "statistics"])
+def test_files_that_others_add_are_judged_in_the_zone_of_the_reader(
+    count: int, asks_rows: bool
+) -> None:
+    log = table_by_time()
+    readers = [log.start_transaction(time_zone=zone) for zone in ("UTC", TOKYO)]
+    text = "at = TIMESTAMP'2024-01-01 00:00:00'"
+    if asks_rows:
+        text = f"({text} OR id IS NULL) AND ({text} OR id > 100)"
+    stats = '{"numRecords":1,"minValues":{"id":7},"maxValues":{"id":7},"nullCount":{"id":0}}'
+    for reader in readers:
+        reader.filter_files(parse_predicate(text, time_zone=TOKYO))
+    others = [in_new_year(f"{number}", stats=stats) for number in range(count)]
+    log.start_transaction().commit(others, "WRITE")
+    in_utc, in_tokyo = readers
+    assert in_utc.commit([in_new_year("mine")], "WRITE").version == 2
+    with pytest.raises(ConcurrentAppendException):
+        in_tokyo.commit([in_new_year("too late")], "WRITE")
 
 
 def test_a_winner_too_large_to_hold_as_objects_is_judged_as_columns() -> None:

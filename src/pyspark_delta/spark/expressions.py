@@ -7,7 +7,7 @@ to the rows itself.  What it can say in part is that part AND `Unknown`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -26,7 +26,9 @@ from pyspark_delta.kernel.protocol.types import (
     DataType,
     DecimalType,
     StructType,
+    is_atomic,
 )
+from pyspark_delta.kernel.scan.binding import COLLATIONS_KEY
 from pyspark_delta.kernel.scan.literals import (
     INTEGRAL,
     LiteralValue,
@@ -64,6 +66,8 @@ _COMPARISONS = {
 _INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 # Doubles hold every whole number of so many bits.
 _DOUBLE_BITS = 53
+# How Catalyst spells the type of text that has a collation; fields say it in their metadata.
+_COLLATED = "string collate "
 # Values that JSON spells by the session's zone, or not at all; Spark is asked for them.
 _ASKED = (TIMESTAMP, BINARY)
 
@@ -91,6 +95,19 @@ class _Node:
     fields: Mapping[str, Any]
     children: tuple[_Node, ...]
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A column or a field of one: its path, its own type, and the type that an expression gives it.
+
+    `is_collated` says that text is compared there by a collation: only its nulls can be told.
+    """
+
+    path: tuple[str, ...]
+    own: DataType
+    given: DataType
+    is_collated: bool
 
 
 class _NotSaidError(Exception):
@@ -140,7 +157,9 @@ class _Reader:
     def _comparison(self, node: _Node) -> Predicate:
         op = _COMPARISONS[node.kind]
         left, right = node.children
-        if left.kind == "Literal" and right.kind != "Literal":
+        if left.kind == right.kind == "Literal":
+            raise _NotSaidError  # Spark computes what needs no column
+        if left.kind == "Literal":
             op, left, right = FLIPPED[op], right, left
         if right.kind == "Literal" and not _is_column(left):
             return self._function_compared(op, left, self._literal(right))
@@ -229,36 +248,51 @@ class _Reader:
         """The column that is null just where an expression is."""
         while node.kind in _KEEP_NULLS:
             node = node.children[_KEEP_NULLS[node.kind]]
-        return self._column(node)[0]
+        return Column(self._place(node).path)
 
     def _column(self, node: _Node) -> tuple[Column, DataType]:
         """A column that has an expression's value, and the type the expression has."""
-        path, kind = self._path(node)
-        return Column(path), kind
+        place = self._place(node)
+        if place.is_collated:
+            raise _NotSaidError
+        return Column(place.path), place.given
 
-    def _path(self, node: _Node) -> tuple[tuple[str, ...], DataType]:
+    def _place(self, node: _Node) -> _Place:
+        """The column whose values an expression has, which is null just where that is."""
+        place = self._reached(node)
+        # A struct is cast field by field, and of the fields only this one matters.
+        is_nested = not is_atomic(place.own) and type(place.own) is type(place.given)
+        if is_nested or _keeps_value(place.own, place.given):
+            return place
+        raise _NotSaidError
+
+    def _reached(self, node: _Node) -> _Place:
         if node.kind == "AttributeReference":
-            return (node.fields["name"],), _type(node.fields["dataType"])
+            spelled = node.fields["dataType"]
+            kind = _type(spelled)
+            return _Place((node.fields["name"],), kind, kind, _has_collation(spelled))
         if node.kind == "GetStructField":
-            # By place: a struct that is cast to one with other names has the columns of the first.
-            parent, struct = self._path(node.children[0])
-            if not isinstance(struct, StructType):
-                raise _NotSaidError
-            f = struct.fields[node.fields["ordinal"]]
-            return (*parent, f.name), f.data_type
+            return _field(self._place(node.children[0]), node.fields["ordinal"])
         if node.kind == "Cast":
-            path, kind = self._path(node.children[0])
-            wanted = _type(node.fields["dataType"])
-            if isinstance(kind, StructType) and isinstance(wanted, StructType):
-                return path, kind
-            if _keeps_value(kind, wanted):
-                return path, wanted
+            inner, spelled = self._place(node.children[0]), node.fields["dataType"]
+            wanted = _type(spelled)
+            if isinstance(wanted, StructType):
+                # What two casts of a field make of its values, nobody looks at.
+                is_said = inner.own == inner.given and isinstance(inner.own, StructType)
+            else:
+                is_said = _keeps_value(inner.given, wanted)
+            if is_said:
+                is_collated = inner.is_collated or _has_collation(spelled)
+                return replace(inner, given=wanted, is_collated=is_collated)
         raise _NotSaidError
 
     def _literal(self, node: _Node) -> Literal:
         if node.kind != "Literal":
             raise _NotSaidError
-        data_type = _type(node.fields["dataType"])
+        spelled = node.fields["dataType"]
+        if _has_collation(spelled):
+            raise _NotSaidError
+        data_type = _type(spelled)
         text = node.fields.get("value")
         if text is None:
             return Literal(None, data_type)
@@ -302,6 +336,23 @@ def _is_column(node: _Node) -> bool:
     if node.kind != "Cast" or not _is_column(node.children[0]):
         return False
     return bool(node.fields["dataType"] != "date")
+
+
+def _field(struct: _Place, ordinal: int) -> _Place:
+    """By place: a struct that is cast to one with other names has the columns of the first."""
+    if not (isinstance(struct.own, StructType) and isinstance(struct.given, StructType)):
+        raise _NotSaidError
+    own, given = struct.own.fields[ordinal], struct.given.fields[ordinal]
+    # Inside of structs, types are plain and fields tell what collations there are.
+    is_collated = COLLATIONS_KEY in own.metadata or COLLATIONS_KEY in given.metadata
+    return _Place((*struct.path, own.name), own.data_type, given.data_type, is_collated)
+
+
+def _has_collation(spelled: Any) -> bool:
+    """Whether a type is one of texts that do not compare by their bytes."""
+    if not isinstance(spelled, str) or not spelled.startswith(_COLLATED):
+        return False
+    return spelled != f"{_COLLATED}UTF8_BINARY"
 
 
 def _keeps_value(kind: DataType, wanted: DataType) -> bool:

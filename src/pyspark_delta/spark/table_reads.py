@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.kernel.scan.predicates import Predicate
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -16,6 +16,7 @@ from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.chosen_rows import ChosenSource
 from pyspark_delta.spark.jvm.file_index import sources_in
 from pyspark_delta.spark.snapshot_source import SnapshotSource
+from pyspark_delta.spark.transactions import start_transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,9 @@ class TableReads:
             )
         )
 
-    def start_transaction(self, log: DeltaLog) -> OptimisticTransaction:
+    def start_transaction(self, spark: SparkSession, log: DeltaLog) -> OptimisticTransaction:
         """A transaction on the version that was read, which need not be the newest any more."""
-        txn = log.start_transaction()
+        txn = start_transaction(spark, log)
         if txn.snapshot is None:
             return txn
         read = [
@@ -50,7 +51,9 @@ class TableReads:
             if source.snapshot.metadata.id == txn.snapshot.metadata.id
         ]
         oldest = min(read, key=lambda snapshot: snapshot.version, default=txn.snapshot)
-        return txn if oldest.version >= txn.read_version else log.transaction_on(oldest)
+        if oldest.version >= txn.read_version:
+            return txn
+        return log.transaction_on(oldest, time_zone=txn.time_zone)
 
     def record(self, txn: OptimisticTransaction) -> None:
         """Tell the transaction, once the job has run, what of the table the data was made of."""

@@ -74,7 +74,9 @@ from pyspark_delta.kernel.scan.predicates import (
     map_predicates,
 )
 
-_COLLATIONS_KEY = "__COLLATIONS"
+COLLATIONS_KEY = "__COLLATIONS"
+"""Where a field says which collations its texts have; without it they compare by their bytes."""
+
 _CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 _EXACT = Context(prec=100)
 _MAX_DECIMAL_DIGITS = 38
@@ -130,7 +132,7 @@ def has_binary_order(f: StructField) -> bool:
     """Whether text in a column compares by its bytes: no collation, no padding of CHAR."""
     kind = f.metadata.get(_CHAR_KEY)
     padded = isinstance(kind, str) and kind.lower().startswith("char")
-    return not padded and _COLLATIONS_KEY not in f.metadata
+    return not padded and COLLATIONS_KEY not in f.metadata
 
 
 def never(column: Column) -> Predicate:
@@ -166,7 +168,7 @@ class _Binder:
                 return self._in(column, values)
             case StartsWith(column=column, prefix=prefix):
                 column, f = self._found(column)
-                if f.data_type != STRING or _COLLATIONS_KEY in f.metadata:
+                if f.data_type != STRING or COLLATIONS_KEY in f.metadata:
                     raise ValueError(f"{column.to_sql()} is not plain text")
                 return StartsWith(column, prefix)
             case _:

@@ -30,6 +30,7 @@ from pyspark_delta.kernel.protocol.column_mapping import (
 from pyspark_delta.kernel.protocol.partition_values import parse_partition_value
 from pyspark_delta.kernel.protocol.types import StructField, StructType
 from pyspark_delta.kernel.scan.arrow_types import arrow_type
+from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.kernel.scan.predicates import Predicate
 from pyspark_delta.kernel.scan.skipping import skipping_mask
 
@@ -49,8 +50,11 @@ def partition_columns_table(files: pa.Table, metadata: Metadata, *, zone: tzinfo
 def partition_mask(
     predicate: Predicate, files: pa.Table, metadata: Metadata, *, time_zone: str = "UTC"
 ) -> pa.BooleanArray:
-    """Whether each file may hold a row that `predicate` selects, by its partition values alone."""
-    partitions = partition_columns_table(files, metadata)
+    """Whether each file may hold a row that `predicate` selects, by its partition values alone.
+
+    `time_zone` is where days begin, and the zone of timestamps that do not say theirs.
+    """
+    partitions = partition_columns_table(files, metadata, zone=zone_named(time_zone))
     nothing = pa.table({"path": files.column("path")})
     return skipping_mask(
         predicate, nothing, metadata.schema, partitions=partitions, time_zone=time_zone

@@ -16,6 +16,7 @@ from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY
+from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.kernel.scan.partitions import partition_columns_table, partition_mask
 from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, split_partition_part
 from pyspark_delta.kernel.scan.skipping import skipping_mask
@@ -49,7 +50,7 @@ def first_match(
         predicates = (TRUE,)
     counted = _counted(winner, settled)
     for predicate in dict.fromkeys(predicates):
-        found = _first_of(predicate, metadata, winner, counted)
+        found = _first_of(predicate, metadata, winner, counted, reads.time_zone)
         if found is not None:
             return _values_at(winner, found)
     return None
@@ -68,16 +69,21 @@ def _values_at(winner: WinningCommit, position: int) -> StringMap:
 
 
 def _first_of(
-    predicate: Predicate, metadata: Metadata | None, winner: WinningCommit, counted: list[int]
+    predicate: Predicate,
+    metadata: Metadata | None,
+    winner: WinningCommit,
+    counted: list[int],
+    time_zone: str,
 ) -> int | None:
     """The first of the counted files that `predicate` may select a row of."""
     if predicate == TRUE or metadata is None:
         return counted[0] if counted else None
     partition_part, data_part = _parts(predicate, metadata.partition_columns)
-    left = _of_partitions(partition_part, metadata, winner, counted)
+    left = _of_partitions(partition_part, metadata, winner, counted, time_zone)
     if not left or data_part == TRUE:
         return left[0] if left else None
-    mask = _stats_mask(data_part, metadata, winner.adds.take(pa.array(left, pa.int64())))
+    files = winner.adds.take(pa.array(left, pa.int64()))
+    mask = _stats_mask(data_part, metadata, files, time_zone)
     position = pc.index(mask, True).as_py()
     return left[position] if position >= 0 else None
 
@@ -88,19 +94,23 @@ def _parts(predicate: Predicate, columns: tuple[str, ...]) -> tuple[Predicate, P
 
 
 def _of_partitions(
-    predicate: Predicate, metadata: Metadata, winner: WinningCommit, counted: list[int]
+    predicate: Predicate,
+    metadata: Metadata,
+    winner: WinningCommit,
+    counted: list[int],
+    time_zone: str,
 ) -> list[int]:
     if predicate == TRUE:
         return counted
     if winner.num_adds > _FEW:
-        mask = _partition_mask(predicate, metadata, winner.adds).to_pylist()
+        mask = _partition_mask(predicate, metadata, winner.adds, time_zone).to_pylist()
         return [position for position in counted if mask[position]]
     partitioning = _partitioning(metadata)
     values = winner.add_partitions(_FEW)
     return [
         position
         for position in counted
-        if _is_selected(predicate, partitioning, tuple(sorted(values[position].items())))
+        if _is_selected(predicate, partitioning, tuple(sorted(values[position].items())), time_zone)
     ]
 
 
@@ -117,27 +127,36 @@ def _partitioning(metadata: Metadata) -> Metadata:
 
 @lru_cache(maxsize=4096)
 def _is_selected(
-    predicate: Predicate, metadata: Metadata, values: tuple[tuple[str, str | None], ...]
+    predicate: Predicate,
+    metadata: Metadata,
+    values: tuple[tuple[str, str | None], ...],
+    time_zone: str,
 ) -> bool:
     file = pa.table({"path": ["a file"], "partitionValues": [values]}, schema=READ_SCHEMA)
-    return bool(_partition_mask(predicate, metadata, file)[0].as_py())
+    return bool(_partition_mask(predicate, metadata, file, time_zone)[0].as_py())
 
 
-def _partition_mask(predicate: Predicate, metadata: Metadata, adds: pa.Table) -> pa.BooleanArray:
+def _partition_mask(
+    predicate: Predicate, metadata: Metadata, adds: pa.Table, time_zone: str
+) -> pa.BooleanArray:
     try:
-        return partition_mask(predicate, adds, metadata)
+        return partition_mask(predicate, adds, metadata, time_zone=time_zone)
     except DeltaError:
         return _all_of(adds)
 
 
-def _stats_mask(predicate: Predicate, metadata: Metadata, adds: pa.Table) -> pa.BooleanArray:
+def _stats_mask(
+    predicate: Predicate, metadata: Metadata, adds: pa.Table, time_zone: str
+) -> pa.BooleanArray:
     try:
         leaves = stats_leaves(predicate, metadata)
         stats = parse_stats(adds.column("stats"), leaves) if leaves else adds.select(["path"])
         partitions = None
         if metadata.partition_columns:
-            partitions = partition_columns_table(adds, metadata)
-        return skipping_mask(predicate, stats, metadata.schema, partitions=partitions)
+            partitions = partition_columns_table(adds, metadata, zone=zone_named(time_zone))
+        return skipping_mask(
+            predicate, stats, metadata.schema, partitions=partitions, time_zone=time_zone
+        )
     except DeltaError:
         return _all_of(adds)
 

@@ -114,17 +114,24 @@ class DeltaLog(TableLog):
         found = super().snapshot_at(version, timestamp, listing=listing)
         return cast("ReadableSnapshot", found)
 
-    def start_transaction(self) -> OptimisticTransaction:
-        """A transaction on the newest version, or on nothing where there is no table yet."""
-        try:
-            return self.transaction_on(self.update())
-        except TableNotFoundError:
-            return self.transaction_on(None)
+    def start_transaction(self, *, time_zone: str = "UTC") -> OptimisticTransaction:
+        """A transaction on the newest version, or on nothing where there is no table yet.
 
-    def transaction_on(self, snapshot: Snapshot | None) -> OptimisticTransaction:
+        `time_zone` is where it takes partition values to be written that are timestamps and do not
+        say so; it must be the zone that the reader's scans have.
+        """
+        try:
+            return self.transaction_on(self.update(), time_zone=time_zone)
+        except TableNotFoundError:
+            return self.transaction_on(None, time_zone=time_zone)
+
+    def transaction_on(
+        self, snapshot: Snapshot | None, *, time_zone: str = "UTC"
+    ) -> OptimisticTransaction:
         """A transaction on a version that was read before, by another process perhaps.
 
-        What others committed since is checked at the commit, as always.
+        What others committed since is checked at the commit, as always.  `time_zone` is as in
+        `start_transaction`.
         """
         return OptimisticTransaction(
             self,
@@ -135,6 +142,7 @@ class DeltaLog(TableLog):
             engine=self._engine,
             attempts=self.attempts,
             hook_seconds=self.hook_seconds,
+            time_zone=time_zone,
         )
 
     def with_new_transaction(self, function: Callable[[OptimisticTransaction], _Result]) -> _Result:

@@ -65,10 +65,12 @@ class ReadSet:
 
     `whole_table` is stronger than a predicate that is TRUE: no file at all may have gone.
     `app_ids` are the applications whose last version was asked for.  `touched` are rows by the
-    canonical paths of their files.
+    canonical paths of their files.  `time_zone` is the one of timestamps among partition values
+    that do not say theirs: others' files are judged by it, as the files that were read.
     """
 
     root_uri: str
+    time_zone: str = "UTC"
     reads: tuple[Read, ...] = ()
     whole_table: bool = False
     app_ids: frozenset[str] = frozenset()

@@ -86,6 +86,7 @@ class OptimisticTransaction:
         engine: str | None = None,
         attempts: int = DEFAULT_ATTEMPTS,
         hook_seconds: float = 0.0,
+        time_zone: str = "UTC",
     ) -> None:
         self.log = log
         self.snapshot = snapshot
@@ -100,7 +101,7 @@ class OptimisticTransaction:
         self._old: Definition | None = definition_of(snapshot)
         self._metadata: Metadata | None = None
         self._protocol: Protocol | None = None
-        self._reads = ReadSet(root_uri=log.store.root_uri)
+        self._reads = ReadSet(root_uri=log.store.root_uri, time_zone=time_zone)
         self._is_removal_valid: Callable[[int], bool] | None = None
         self.committed_version: int | None = None
 
@@ -108,6 +109,11 @@ class OptimisticTransaction:
     def read_version(self) -> int:
         """The version that this transaction reads; -1 when there is none yet."""
         return -1 if self.snapshot is None else self.snapshot.version
+
+    @property
+    def time_zone(self) -> str:
+        """The zone of timestamps among partition values that do not say theirs."""
+        return self._reads.time_zone
 
     @property
     def metadata(self) -> Metadata:
@@ -156,7 +162,8 @@ class OptimisticTransaction:
         """
         files = ADD_SCHEMA.empty_table()
         if self.snapshot is not None:
-            files = select_files(self.snapshot, TRUE if predicate is None else predicate)
+            asked = TRUE if predicate is None else predicate
+            files = select_files(self.snapshot, asked, time_zone=self.time_zone)
         self.record_read(predicate, files, by_row=by_row, narrow=narrow)
         return files
 

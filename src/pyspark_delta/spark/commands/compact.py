@@ -26,6 +26,7 @@ from pyspark_delta.spark.commands.replaced_rows import hidden_columns, num_live_
 from pyspark_delta.spark.curve_keys import Curve, along_curve
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.unions import UNION_SETTINGS, union_of
+from pyspark_delta.spark.recorded_stats import with_recorded_stats
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.writer import stage
 
@@ -106,6 +107,9 @@ def compact(
     txn.read_files(file.path for file in removed)
     jobs = _jobs(bins, asked)
 
+    def conf(key: str) -> str | None:
+        return jvm.spark.conf.get(key, None)
+
     def run(job: Sequence[pa.Table]) -> list[AddFile]:
         files = stage(
             jvm,
@@ -118,7 +122,7 @@ def compact(
             data_change=False,
             one_partition_each=True,
         )
-        files = _in_cube(files, asked)
+        files = with_recorded_stats(_in_cube(files, asked), txn, conf)
         staged.add(files)
         tell(sum(each.num_rows for each in job))
         return files

@@ -52,6 +52,7 @@ from pyspark_delta.spark.optimize_frame import OptimizeReport
 from pyspark_delta.spark.progress import Progress, progress
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_access import hadoop_location
+from pyspark_delta.spark.transactions import transaction_on
 
 _CLUSTERING_FEATURE = "clustering"
 Path = tuple[str, ...]
@@ -85,7 +86,8 @@ def run_optimize(spark: SparkSession, log: DeltaLog, request: OptimizeRequest) -
     )
     clustered_by = _clustering(snapshot)
     _check(request, snapshot, clustered_by, settings)
-    chosen = files_of_partitions(jvm, log.transaction_on(snapshot), request.where, request.verb)
+    reading = transaction_on(spark, log, snapshot)
+    chosen = files_of_partitions(jvm, reading, request.where, request.verb)
     plan = _plan(request, snapshot, chosen.files, clustered_by, settings)
     operation = _operation(request, chosen.predicates, clustered_by)
     done, versions = [], []

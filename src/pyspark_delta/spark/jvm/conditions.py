@@ -13,6 +13,8 @@ from pyspark_delta.spark.jvm.gateway import JvmSession, items
 # Constants that no row passes, as plans show them.
 _NEVER = frozenset({"false", "null"})
 
+_EXISTS = "Exists"
+
 # What Spark puts below a SELECT for values that are made of many rows, or make many.
 _OF_MANY_ROWS = frozenset({"Window", "Generate"})
 
@@ -23,8 +25,9 @@ class Condition:
 
     `columns` are those that it names, `sql` is Spark's spelling of it.  `filter` says the same with
     constants computed, and `text` is how a plan shows that; it is None when no row can pass.
-    `is_steady` says that a second query finds the same rows: what asks for the time, or runs code
-    that Spark does not know, may not.
+    `is_steady` says that a second query finds the same rows: what asks for the time, or other
+    tables, or runs code that Spark does not know, may not.  `asks_existence` says that its
+    subqueries are all asked for nothing but whether they have a row.
     """
 
     columns: tuple[str, ...]
@@ -34,6 +37,7 @@ class Condition:
     filter: Filter | None = field(hash=False)
     is_deterministic: bool = True
     is_steady: bool = True
+    asks_existence: bool = False
 
 
 def resolved_condition(jvm: JvmSession, rows: DataFrame, condition: Column) -> Condition:
@@ -45,7 +49,7 @@ def resolved_condition(jvm: JvmSession, rows: DataFrame, condition: Column) -> C
     # Over a condition that names `_metadata` Spark picks the columns that are not hidden.
     kept = analyzed if analyzed.nodeName() == "Filter" else analyzed.child()
     asked = kept.condition()
-    has_subquery = not analyzed.subqueries().isEmpty()
+    has_subquery = not kept.subqueries().isEmpty()
     found = asked if has_subquery else _optimized(rows, condition)
     is_never = found.nodeName() == "Literal" and str(found.toString()) in _NEVER
     return Condition(
@@ -55,7 +59,8 @@ def resolved_condition(jvm: JvmSession, rows: DataFrame, condition: Column) -> C
         has_subquery=has_subquery,
         filter=None if is_never else filters_of(jvm, jvm.seq([found]))[0],
         is_deterministic=bool(asked.deterministic()),
-        is_steady=not asked.containsAnyPattern(_unsteady(jvm)),
+        is_steady=not has_subquery and not asked.containsAnyPattern(_unsteady(jvm)),
+        asks_existence=has_subquery and _asks_existence(jvm, asked),
     )
 
 
@@ -66,6 +71,21 @@ def _optimized(rows: DataFrame, condition: Column) -> Any:
     """
     plan = rows.select(condition.alias("asked"))._jdf.queryExecution().optimizedPlan()
     return plan.expressions().head().child()
+
+
+def _asks_existence(jvm: JvmSession, asked: Any) -> bool:
+    """Whether all subqueries of an expression are those of EXISTS."""
+    if asked.nodeName() == _EXISTS:
+        return True
+    below = [each for each in items(asked.children()) if _has_subquery(jvm, each)]
+    if not below:
+        return not _has_subquery(jvm, asked)
+    return all(_asks_existence(jvm, each) for each in below)
+
+
+def _has_subquery(jvm: JvmSession, asked: Any) -> bool:
+    patterns = jvm.java_class("org.apache.spark.sql.catalyst.trees.TreePattern$")
+    return bool(asked.containsPattern(patterns.PLAN_EXPRESSION()))
 
 
 def is_deterministic(data: DataFrame) -> bool:
@@ -89,7 +109,8 @@ def is_repeatable(jvm: JvmSession, data: DataFrame) -> bool:
     plan = data._jdf.queryExecution().analyzed()
     if not plan.deterministic() or plan.containsAnyPattern(_unsteady(jvm)):
         return False
-    return bool(plan.subqueries().isEmpty())
+    # Those of every node: what a subquery asks is not looked through.
+    return bool(plan.subqueriesAll().isEmpty())
 
 
 def _unsteady(jvm: JvmSession) -> Any:
