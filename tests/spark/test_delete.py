@@ -226,6 +226,7 @@ def test_what_cannot_be_judged_row_by_row_is_refused(table: DmlTable) -> None:
         ("id IN (SELECT 1)", "DELTA_UNSUPPORTED_SUBQUERY"),
         ("EXISTS (SELECT 1)", "DELTA_UNSUPPORTED_SUBQUERY"),
         ("id = (SELECT max(1L))", "DELTA_UNSUPPORTED_SUBQUERY"),
+        ("id IN (SELECT 1) AND _metadata.file_size > 0", "DELTA_UNSUPPORTED_SUBQUERY"),
         ("rand() < 2", "INVALID_NON_DETERMINISTIC_EXPRESSIONS"),
         ("p = 'a' AND uuid() <> ''", "INVALID_NON_DETERMINISTIC_EXPRESSIONS"),
         ("id = max(id)", "UNSUPPORTED_EXPR_FOR_OPERATOR"),
@@ -299,7 +300,7 @@ def test_two_deletes_of_other_rows_of_one_file_both_stand(
     late = DeltaLog.for_table(table.path)
     begun = late.start_transaction()
     table.handle.delete("id = 1")
-    monkeypatch.setattr(late, "start_transaction", lambda: begun)
+    monkeypatch.setattr(late, "start_transaction", lambda **_: begun)
     run_delete(table.spark, late, F.expr("id = 2"))
     assert [row[0] for row in table.rows] == [3, 4, 5]
     table.check_log()

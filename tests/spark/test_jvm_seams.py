@@ -446,6 +446,8 @@ def test_a_condition_tells_what_it_is_made_of(jvm: JvmSession) -> None:
     assert not resolved_condition(jvm, rows, F.expr("rand() < id")).is_deterministic
     assert is_repeatable(jvm, rows.selectExpr("id + 1"))
     assert not is_repeatable(jvm, rows.selectExpr("now()"))
+    asked = rows.where("id IN (SELECT id FROM range(2))")
+    assert not is_repeatable(jvm, asked.selectExpr("id + 1"))
 
 
 def test_names_of_columns_are_parsed_as_sql_does(jvm: JvmSession) -> None:

@@ -171,7 +171,7 @@ def test_what_is_written_from_a_count_conflicts_with_rows_that_came_meanwhile(
     table = on.read.format("delta").load(str(table_path))
     counted = table.agg(f.count("*").alias("id"))
     reads = TableReads.of(log, counted)
-    txn = reads.start_transaction(log)
+    txn = reads.start_transaction(on, log)
     assert counted.collect() == [(100,)]
     table.limit(1).write.format("delta").mode("append").save(str(table_path))
     reads.record(txn)

@@ -112,6 +112,9 @@ def test_plans_that_give_the_same_rows_each_time_are_known(jvm: JvmSession) -> N
         spark.range(3).limit(1),
         spark.createDataFrame([(1,)], "id int"),
         spark.range(3).select(F.current_timestamp()),
+        # What stands below the last step counts as well.
+        spark.range(3).where("id IN (SELECT id FROM range(2))").select("id"),
+        spark.range(3).where("id = (SELECT max(id) FROM range(2))").alias("s"),
     ):
         assert not is_steady(jvm, frame)
     assert broadcast_threshold(jvm) > 0

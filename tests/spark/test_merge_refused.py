@@ -30,12 +30,12 @@ REFUSED: dict[str, Callable[[Merge], Merge]] = {
     ),
     "DELTA_CONFLICT_SET_COLUMN": lambda m: m.whenMatchedUpdate(set={"st": "t.st", "st.a": "1"}),
     "DELTA_DUPLICATE_COLUMNS_ON_INSERT": lambda m: m.whenNotMatchedInsert(
-        values={"id": "1", "ID": "2"}
+        values={"id": "1", "t.id": "2"}
     ),
     "DELTA_UNSUPPORTED_NESTED_FIELD_IN_OPERATION": lambda m: m.whenNotMatchedInsert(
         values={"st.a": "1"}
     ),
-    "DELTA_UNSUPPORTED_FIELD_UPDATE_NON_STRUCT": lambda m: m.whenMatchedUpdate(
+    "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE": lambda m: m.whenMatchedUpdate(
         set={"l.element": "1"}
     ),
     "DELTA_UNSUPPORTED_SUBQUERY": lambda m: m.whenMatchedDelete(
@@ -139,7 +139,7 @@ def test_other_errors_of_names_are_spark_s_own(spark: SparkSession, table: Merge
         table.merge(source, "nope(t.id)").whenMatchedDelete().execute()
     other = spark.range(3).toDF("elsewhere")
     merge = table.handle.merge(source, other["elsewhere"] == source["id"]).whenMatchedDelete()
-    with pytest.raises(DeltaError, match="DELTA_MERGE_UNRESOLVED_EXPRESSION"):
+    with pytest.raises(DeltaError, match="DELTA_MERGE_RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT"):
         merge.execute()
     assert table.version == 0
 
@@ -218,6 +218,10 @@ def test_spark_s_own_words_merge_into_delta_tables(spark: SparkSession, table_pa
     writer.withSchemaEvolution().merge()
     assert table.rows == [(1, "a", None), (2, "B", 5), (4, "new", None)]
     assert spark.table("merge_words").columns == ["id", "v", "n"]
+    # Where no source row is, there are no columns of it to take.
+    alone = source.mergeInto("merge_words", F.expr("merge_words.id = s.id"))
+    with pytest.raises(DeltaError, match="DELTA_UNEXPECTED_ACTION_EXPRESSION"):
+        alone.whenNotMatchedBySource(F.expr("id > 9")).updateAll().merge()
     by_path = source.mergeInto(f"delta.`{table_path}`", F.expr("n = s.n"))
     with pytest.raises(AnalysisException, match="AMBIGUOUS_REFERENCE"):
         by_path.whenMatched().delete().merge()

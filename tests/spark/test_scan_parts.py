@@ -146,6 +146,72 @@ def test_filters_are_read_as_predicates() -> None:
     assert of(call("And", 2), n) == "(an expression)"
 
 
+def struct_of(*fields: tuple[str, str, dict[str, Any]]) -> dict[str, Any]:
+    """A struct's type, as Spark tells it: a collation is in the metadata of its field."""
+    listed = [
+        {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+        for name, kind, metadata in fields
+    ]
+    return {"type": "struct", "fields": listed}
+
+
+FOLDED = {"__COLLATIONS": {"a": "spark.UTF8_LCASE"}}
+
+
+@pytest.mark.parametrize("collation", ["UTF8_LCASE", "UTF8_BINARY_RTRIM", "UNICODE"])
+def test_text_that_a_collation_compares_says_nothing(collation: str) -> None:
+    kind = f"string collate {collation}"
+    plain, text = attribute("s", "string"), literal("abc", kind)
+    cast = call("Cast", 1, dataType=kind)
+    for name in ("EqualTo", "EqualNullSafe", "LessThan", "GreaterThanOrEqual"):
+        assert of(call(name, 2), cast, plain, text) == f"({name})"
+        assert of(call(name, 2), text, cast, plain) == f"({name})"
+    assert of(call("StartsWith", 2), cast, plain, text) == "(StartsWith)"
+    assert of(call("In", 3), cast, plain, text, literal(None, kind)) == "(In)"
+    assert of(call("InSet", 1), cast, plain) == "(InSet)"
+    assert of(call("Not", 1), call("EqualTo", 2), cast, plain, text) == "NOT ((EqualTo))"
+    first = call("Substring", 3), cast, plain, literal("1", "integer"), literal("1", "integer")
+    assert of(call("EqualTo", 2), *first, text) == "(EqualTo)"
+    # Back to plain text is another cast, and the column keeps its own order.
+    folded = attribute("s", kind)
+    back = call("Cast", 1, dataType="string")
+    assert of(call("EqualTo", 2), back, folded, literal("abc", "string")) == "(EqualTo)"
+    assert of(call("EqualTo", 2), folded, attribute("other", kind)) == "(EqualTo)"
+    # Whatever it compares by, it is null or it is not.
+    assert of(call("IsNull", 1), folded) == "s IS NULL"
+    assert of(call("IsNotNull", 1), cast, plain) == "NOT (s IS NULL)"
+
+
+def test_text_by_its_bytes_is_told_however_that_is_spelled() -> None:
+    kind = "string collate UTF8_BINARY"
+    cast = call("Cast", 1, dataType=kind)
+    assert of(call("EqualTo", 2), cast, attribute("s", "string"), literal("a", kind)) == "s = 'a'"
+
+
+def test_a_field_of_a_struct_is_told_by_what_a_cast_makes_of_it() -> None:
+    plain = attribute("s", struct_of(("a", "string", {}), ("b", "double", {})))
+    first, second = (call("GetStructField", 1, ordinal=ordinal) for ordinal in (0, 1))
+    text = literal("x", "string")
+    folds = call("Cast", 1, dataType=struct_of(("a", "string", FOLDED), ("b", "double", {})))
+    assert of(call("EqualTo", 2), first, folds, plain, text) == "(EqualTo)"
+    assert of(call("EqualTo", 2), second, folds, plain, literal("5.0", "double")) == "s.b = 5.0D"
+    cuts = call("Cast", 1, dataType=struct_of(("x", "string", {}), ("y", "integer", {})))
+    assert of(call("EqualTo", 2), first, cuts, plain, text) == "s.a = 'x'"
+    # 5.7 becomes 5: bounds of the column do not rule it out.
+    assert of(call("EqualTo", 2), second, cuts, plain, literal("5", "integer")) == "(EqualTo)"
+    assert of(call("EqualTo", 2), second, folds, cuts, plain, literal("5.0", "double")) == (
+        "(EqualTo)"
+    )
+    wider = call("Cast", 1, dataType="double")
+    assert of(call("EqualTo", 2), wider, second, cuts, plain, literal("5.0", "double")) == (
+        "(EqualTo)"
+    )
+    assert of(call("IsNull", 1), cuts, plain) == "s IS NULL"
+    folded = attribute("s", struct_of(("a", "string", FOLDED)))
+    assert of(call("EqualTo", 2), first, folded, text) == "(EqualTo)"
+    assert of(call("IsNull", 1), first, folded) == "s.a IS NULL"
+
+
 def test_days_that_clocks_change_on_are_taken_wider() -> None:
     zone = ZoneInfo("America/Los_Angeles")
     day = day_of(Column(("t",)), TIMESTAMP, zone)

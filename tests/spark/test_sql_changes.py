@@ -249,6 +249,25 @@ def test_what_makes_no_sense_is_refused_by_name(spark: SparkSession, db: str, t:
     assert table_log(spark, "t").update().version == version
 
 
+def test_a_statement_changes_no_part_of_a_table(
+    spark: SparkSession, db: str, table_path: Path
+) -> None:
+    rows = spark.sql("SELECT id, id % 2 AS p FROM range(4)")
+    rows.write.format("delta").partitionBy("p").save(str(table_path))
+    part = f"delta.`{table_path}/p=1`"
+    for statement in (
+        f"DELETE FROM {part}",
+        f"DELETE FROM {part} WHERE id = 1",
+        f"UPDATE {part} SET id = 7",
+        f"MERGE INTO {part} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        f"TRUNCATE TABLE {part}",
+    ):
+        assert condition(spark, statement) == "DELTA_UNEXPECTED_PARTIAL_SCAN", statement
+    log = f"delta.`{table_path}/_delta_log`"
+    assert condition(spark, f"DELETE FROM {log}") == "DELTA_MISSING_DELTA_TABLE"
+    assert spark.read.format("delta").load(str(table_path)).count() == 4
+
+
 def test_sparks_own_errors_stay_sparks(spark: SparkSession, db: str, t: str) -> None:
     spark.sql("CREATE TABLE p (id BIGINT) USING parquet")
     merge = "MERGE INTO t USING p ON t.id = p.id"

@@ -247,7 +247,7 @@ def test_rows_that_a_subquery_read_must_not_have_changed(
     late = DeltaLog.for_table(table.path)
     begun = late.start_transaction()
     table.handle.delete("p = 'b'")
-    monkeypatch.setattr(late, "start_transaction", lambda: begun)
+    monkeypatch.setattr(late, "start_transaction", lambda **_: begun)
     largest = F.expr("(SELECT cast(max(id) AS STRING) FROM old_rows)")
     with pytest.raises(DeltaConcurrentModificationException):
         run_update(table.spark, late, {"v": largest}, F.expr("p = 'a'"))
@@ -321,7 +321,7 @@ def test_two_updates_of_other_rows_of_one_file_both_stand(
     late = DeltaLog.for_table(table.path)
     begun = late.start_transaction()
     table.handle.update("id = 1", {"v": "'n'"})
-    monkeypatch.setattr(late, "start_transaction", lambda: begun)
+    monkeypatch.setattr(late, "start_transaction", lambda **_: begun)
     run_update(table.spark, late, {"v": F.lit("m")}, F.expr("id = 2"))
     assert [row[2] for row in table.rows] == ["n", "m", "x", None, "z"]
     table.check_log()
@@ -337,3 +337,30 @@ def test_a_file_of_which_little_is_left_is_written_anew(table: DmlTable) -> None
     table.handle.delete("v = 'n' AND id >= 600 AND id <> -1")
     assert table.metrics["numCopiedRows"] in (100, 101)
     assert table.read().count() == 602
+
+
+def test_a_query_among_the_values_that_reads_an_older_version_holds_the_update_to_it(
+    table: DmlTable,
+) -> None:
+    enable(table.spark)
+    filled(table, "p")
+    table.read().createOrReplaceTempView("old_rows")
+    update = f"UPDATE delta.`{table.path}` SET v = (SELECT cast(max(id) AS STRING) FROM old_rows)"
+    table.handle.delete("p = 'b'")
+    with pytest.raises(DeltaConcurrentModificationException):
+        table.spark.sql(f"{update} WHERE p = 'a'")
+    assert [row[2] for row in table.rows] == ["x", "y", None, "z"]
+    table.read().createOrReplaceTempView("old_rows")
+    table.spark.sql(f"{update} WHERE p = 'a'")
+    table.spark.catalog.dropTempView("old_rows")
+    assert [row[2] for row in table.rows] == ["5", "5", None, "z"]
+
+
+def test_values_that_do_not_fit_are_refused_where_no_row_is_updated(table: DmlTable) -> None:
+    enable(table.spark)
+    filled(table)
+    with pytest.raises(AnalysisException):
+        table.spark.sql(f"UPDATE delta.`{table.path}` SET id = array(1) WHERE id = 99")
+    table.spark.conf.set("spark.sql.storeAssignmentPolicy", "STRICT")
+    with pytest.raises(AnalysisException, match="CANNOT_UP_CAST_DATATYPE"):
+        table.spark.sql(f"UPDATE delta.`{table.path}` SET id = 'q' WHERE id = 99")

@@ -113,7 +113,7 @@ def test_a_conflict_leaves_no_files(table: DmlTable, monkeypatch: pytest.MonkeyP
     begun = late.start_transaction()
     table.handle.delete("id = 1")
     before = table.paths
-    monkeypatch.setattr(table.log, "start_transaction", lambda: begun)
+    monkeypatch.setattr(table.log, "start_transaction", lambda **_: begun)
     with pytest.raises(DeltaConcurrentModificationException):
         run_update(table.spark, table.log, {"v": F.lit("x")}, F.expr("id < 2"))
     assert table.paths == before

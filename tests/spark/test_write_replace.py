@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
@@ -15,7 +16,7 @@ from pyspark_delta.kernel.storage.uris import decode_path
 from pyspark_delta.spark.commands.write_request import WriteRequest
 from tests.support.agreement import deltalake_rows
 from tests.support.spark_tables import SparkTable, conf
-from tests.support.tables import delete_positions
+from tests.support.tables import append, create_table, delete_positions
 
 SCHEMA = "id long, p string, v string"
 
@@ -135,6 +136,21 @@ def test_written_rows_must_fulfil_the_condition(partitioned: SparkTable) -> None
         partitioned.write(more, "overwrite", replaceWhere="p = 'b'", overwriteSchema="true")
 
 
+@pytest.mark.parametrize(
+    ("where", "condition"),
+    [
+        ("rand() < 2 AND id = 1", "INVALID_NON_DETERMINISTIC_EXPRESSIONS"),
+        ("p = 'a' AND uuid() <> ''", "INVALID_NON_DETERMINISTIC_EXPRESSIONS"),
+        ("max(id) = 5", "UNSUPPORTED_EXPR_FOR_OPERATOR"),
+    ],
+)
+def test_a_condition_must_be_of_one_row_and_always_the_same(
+    partitioned: SparkTable, where: str, condition: str
+) -> None:
+    with partitioned.refused(condition):
+        partitioned.write(partitioned.data(SCHEMA), "overwrite", replaceWhere=where)
+
+
 def test_the_table_may_be_called_by_a_name(partitioned: SparkTable) -> None:
     new = partitioned.data(SCHEMA, (9, "a", "n"))
     named = {"targetAlias": "T", "replaceWhere": "t.id <= 2 OR t.p = 'zz' OR t.id = 9"}
@@ -200,6 +216,76 @@ def test_a_change_feed_hears_of_both_sides_or_of_files_alone(table: SparkTable) 
     assert sorted(found) == [(1, "delete"), (3, "delete"), (3, "insert"), (4, "insert")]
     assert table.rows == [(3, 1), (4, 1), (5, 1), (8, 0)]
     assert table.metrics["numAddedChangeFiles"] == len(changes)
+
+
+# Half an hour ago is another time for each query that asks.
+RECENT = "t.ts >= current_timestamp() - INTERVAL 30 MINUTES"
+
+
+@pytest.mark.parametrize("kind", ["copies", "row ids", "vectors"])
+@pytest.mark.parametrize(
+    "asked",
+    [{"replaceWhere": RECENT}, {"replaceOn": f"{RECENT} AND s.id < 0"}],
+    ids=["replaceWhere", "replaceOn"],
+)
+def test_the_feed_tells_the_rows_that_went_also_where_time_decides(
+    table: SparkTable, kind: str, asked: dict[str, str]
+) -> None:
+    properties = {"row ids": "delta.enableRowTracking", "vectors": "delta.enableDeletionVectors"}
+    feed = {"delta.enableChangeDataFeed": "true"}
+    if kind in properties:
+        feed[properties[kind]] = "true"
+    # Every hundredth of a second another row becomes too old.
+    times = "now() - INTERVAL 30 MINUTES + (id - 1000) * INTERVAL 0.01 SECOND AS ts"
+    table.write(table.spark.range(0, 7000, 1, 1).selectExpr("id", times), **feed)
+    new = table.spark.sql("SELECT -1L AS id, now() + INTERVAL 1 DAY AS ts").alias("s")
+    table.write(new, "overwrite", targetAlias="t", **asked)
+    reader = table.spark.read.format("delta").option("readChangeFeed", "true")
+    told = reader.option("startingVersion", 1).load(str(table.path)).select("_change_type", "id")
+    changes = sorted(tuple(row) for row in told.collect())
+    left = {row[0] for row in table.rows}
+    gone = sorted({*range(7000)} - left)
+    assert changes == [*(("delete", number) for number in gone), ("insert", -1)]
+    assert 0 < table.metrics["numDeletedRows"] == len(gone)
+    assert table.metrics["numCopiedRows"] == len(left) - 1
+
+
+def test_a_condition_that_time_decides_may_name_a_column_that_the_write_adds(
+    partitioned: SparkTable,
+) -> None:
+    new = partitioned.data(f"{SCHEMA}, more int", (2, "a", "n", 1))
+    where = "(id = 2 AND more IS NULL OR more = 1) AND current_date() > '2020-01-01'"
+    partitioned.write(new, "overwrite", replaceWhere=where, mergeSchema="true")
+    assert partitioned.rows == [
+        (1, "a", "x", None),
+        (2, "a", "n", 1),
+        (3, "b", "x", None),
+        (4, None, "x", None),
+        (5, "c/é %", "z", None),
+    ]
+    assert partitioned.metrics["numCopiedRows"] == 1
+
+
+def test_files_are_no_less_known_where_the_log_does_not_count_their_rows(
+    table: SparkTable,
+) -> None:
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+    log = create_table(table.path, rows.schema)
+    append(log, rows, with_stats=False)
+    append(log, rows, with_stats=False)
+    table.write(table.data("id long", (3,)), "overwrite", replaceWhere="id > 2")
+    assert [row[0] for row in table.rows] == [1, 1, 2, 2, 3]
+    assert table.metrics["numDeletedRows"] == 2
+    assert table.metrics["numCopiedRows"] == 4
+
+
+def test_a_write_that_would_lose_rows_is_refused(table: SparkTable) -> None:
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+    append(create_table(table.path, rows.schema), rows)
+    commit = table.path / "_delta_log" / f"{1:020d}.json"
+    commit.write_text(commit.read_text().replace('\\"numRecords\\":3', '\\"numRecords\\":4'))
+    with table.refused("DELTA_COMMAND_INVARIANT_VIOLATION"):
+        table.write(table.data("id long"), "overwrite", replaceWhere="id = 2")
 
 
 def test_dynamic_overwrites_replace_the_partitions_that_are_written(

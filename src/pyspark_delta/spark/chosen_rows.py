@@ -5,8 +5,7 @@ Each row knows its file (`_metadata.file_path`) and, where rows are tracked, its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from urllib.parse import unquote
+from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 import pyarrow as pa
@@ -14,7 +13,6 @@ from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.log.chosen_files import ChosenFiles
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
-from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.log_answers import Answers, Asked
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.spark.allowed_places import allowed_stores
@@ -22,10 +20,6 @@ from pyspark_delta.spark.jvm.filters import Filter
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.reader import TIME_ZONE, read_source
 from pyspark_delta.spark.snapshot_source import SnapshotSource
-from pyspark_delta.spark.table_access import hadoop_location
-
-FILE_PATH = "_metadata.file_path"
-"""The column that says which file a row is in, as a URI."""
 
 
 class ChosenSource(SnapshotSource):
@@ -62,31 +56,3 @@ def chosen_rows(
         allowed=lambda: allowed_stores(jvm.spark),
     )
     return read_source(jvm, source)
-
-
-def paths_by_location(store: LogStore, paths: pa.ChunkedArray) -> dict[str, str]:
-    """The log's spelling of each file by its location, in the form that `location_of` gives."""
-    located = Locations(store).resolve(paths)
-    root = hadoop_location(store.root_uri)
-    rows: Iterable[tuple[str, str, bool]] = zip(
-        paths.to_pylist(),
-        located.column("location").to_pylist(),
-        located.column("isAbsolute").to_pylist(),
-        strict=True,
-    )
-    return {
-        _bare(hadoop_location(location) if is_absolute else f"{root}/{location}"): path
-        for path, location, is_absolute in rows
-    }
-
-
-def location_of(file_path: str) -> str:
-    """The location that Spark means by a value of `FILE_PATH`."""
-    return _bare(unquote(file_path))
-
-
-def _bare(location: str) -> str:
-    """A location however many slashes stand before a local path."""
-    if not location.startswith("file:"):
-        return location
-    return "file:/" + location.removeprefix("file:").lstrip("/")

@@ -96,7 +96,13 @@ def raised(condition: str, **parameters: str | Column) -> Column:
     values = [value.alias(name) for name, value in parameters.items() if not isinstance(value, str)]
     facts = F.lit(json.dumps({"condition": condition, **texts}))
     shown = F.to_json(F.struct(*values), {"ignoreNullFields": "false"}) if values else F.lit("{}")
-    return F.raise_error(F.concat(F.lit(f"{_MARK}["), facts, F.lit(","), shown, F.lit("]")))
+    # Spark moves what gives the same each time below joins and filters, where rows are that nobody
+    # writes, and a rule that no row can keep is this error alone; asking for the partition, of
+    # which nothing is told, it stays where it is.
+    nothing = F.left(F.spark_partition_id().cast("string"), F.lit(0))
+    return F.raise_error(
+        F.concat(F.lit(f"{_MARK}["), facts, F.lit(","), shown, F.lit("]"), nothing)
+    )
 
 
 def checked(data: DataFrame, rules: Sequence[Rule], where: Column | None = None) -> DataFrame:
@@ -106,8 +112,7 @@ def checked(data: DataFrame, rules: Sequence[Rule], where: Column | None = None)
     """
     if not rules:
         return data
-    # Spark moves a condition that gives the same each time below joins and filters, where rows
-    # are that nobody writes; one that asks for the partition stays where it is.
+    # A condition that asks for the partition stays where it is, as errors do (`raised`).
     outcome = F.spark_partition_id() >= 0
     for rule in reversed(rules):
         broken = rule.violation.cast("boolean")

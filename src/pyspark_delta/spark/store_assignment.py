@@ -29,7 +29,12 @@ from pyspark_delta.kernel.protocol.types import (
     is_atomic,
 )
 from pyspark_delta.spark.column_alignment import bare_type, column
-from pyspark_delta.spark.jvm.catalyst import StorePolicy, store_policy, stored_as
+from pyspark_delta.spark.jvm.catalyst import (
+    StorePolicy,
+    assignment_policy,
+    store_policy,
+    stored_as,
+)
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.types import from_spark
 
@@ -76,7 +81,7 @@ class ValueCasts:
 
     def __init__(self, jvm: JvmSession, metadata: Metadata) -> None:
         called = metadata.name or metadata.id
-        self._casts = _Casts(jvm, store_policy(jvm), True, False, called)
+        self._casts = _Casts(jvm, assignment_policy(jvm), True, False, called)
 
     def cast(self, value: Column, own: DataType, wanted: DataType, name: str) -> Column:
         """`value`, which is of type `own`, for the column or field `name` of type `wanted`."""

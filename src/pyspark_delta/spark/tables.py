@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import html
 import operator
+from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Literal, overload
+from dataclasses import replace
+from typing import Any, Literal, overload
 
 from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,7 +23,6 @@ from pyspark_delta.errors.table import (
     OperationNotAllowedError,
     TableNotFoundError,
 )
-from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.catalog import TableName, look_up_relation, quoted_parts
 from pyspark_delta.spark.commands.change_feed import (
@@ -45,12 +46,13 @@ from pyspark_delta.spark.expression_arguments import condition_argument, values_
 from pyspark_delta.spark.feature_methods import FeatureMethods
 from pyspark_delta.spark.history_frame import history_frame
 from pyspark_delta.spark.jvm.catalog import parse_name
+from pyspark_delta.spark.jvm.frame_facts import output_set
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.merge_builder import DeltaMergeBuilder, merge_request
 from pyspark_delta.spark.optimize_builder import DeltaOptimizeBuilder
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.spark_errors import raises_spark_errors
-from pyspark_delta.spark.table_access import ancestors, hadoop_location, open_log
+from pyspark_delta.spark.table_access import hadoop_location, open_log
 from pyspark_delta.spark.table_arguments import (
     active_session,
     check_flag,
@@ -63,12 +65,13 @@ from pyspark_delta.spark.table_arguments import (
 )
 from pyspark_delta.spark.table_builder import BuilderVerb, TableBuilder
 from pyspark_delta.spark.table_facts import TableFacts
+from pyspark_delta.spark.table_roots import table_root
 from pyspark_delta.spark.table_upkeep import TableUpkeep
 from pyspark_delta.spark.time_travel import AsOf
 from pyspark_delta.spark.vacuum_arguments import vacuum_request
 
-# What no search for a table's root goes beyond.
-_NOT_IN_A_TABLE = (LOG_DIRECTORY, "_samples")
+# Of so many frames of `toDF`, columns are known in a MERGE.
+_FRAMES = 100
 
 
 @raises_spark_errors
@@ -84,14 +87,20 @@ class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
         name: str | None = None,
         alias: str | None = None,
         options: Mapping[str, str] | None = None,
+        columns: deque[Any] | None = None,
     ) -> None:
-        """`root` is where the table is, `path` a partition in it that alone is meant."""
+        """`root` is where the table is, `path` a partition in it that alone is meant.
+
+        `columns` are the sets of columns of frames that were made of it.
+        """
         self._spark = spark
         self._root = root
         self._path = root if path is None else path
         self._name = name
         self._alias = alias
         self._options = dict(options or {})
+        # Of the newest frames alone: a handle may be asked for frames as long as its driver runs.
+        self._columns: deque[Any] = deque(maxlen=_FRAMES) if columns is None else columns
 
     @classmethod
     def forPath(
@@ -101,7 +110,7 @@ class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
         check_session(sparkSession)
         check_text(path, "path")
         options = checked_options(hadoopConf)
-        root = _table_root(sparkSession, path, options)
+        root = table_root(sparkSession, path, options)
         if root is None:
             raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{path}`")
         return cls(sparkSession, root, path=path, options=options)
@@ -125,7 +134,7 @@ class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
         check_session(sparkSession)
         check_text(identifier, "identifier")
         with suppress(StorageError):  # no address, so a name perhaps
-            if _table_root(sparkSession, identifier, {}) is not None:
+            if table_root(sparkSession, identifier, {}) is not None:
                 return True
         try:
             found = look_up_relation(sparkSession, identifier)
@@ -133,7 +142,7 @@ class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
             return False
         if found is None or not found.is_delta or found.location is None:
             return False
-        return _table_root(sparkSession, found.location, {}) is not None
+        return table_root(sparkSession, found.location, {}) is not None
 
     @overload
     @classmethod
@@ -210,6 +219,7 @@ class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
     def toDF(self) -> DataFrame:
         """The rows of the newest version."""
         frame = run_load(self._spark, self._path, DeltaOptions(self._options))
+        self._columns.append(output_set(frame))
         return frame if self._alias is None else frame.alias(self._alias)
 
     def changes(self, start: ChangeBound, end: ChangeBound | None = None) -> DataFrame:
@@ -232,6 +242,7 @@ class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
             name=self._name,
             alias=aliasName,
             options=self._options,
+            columns=self._columns,
         )
 
     def delete(self, condition: str | Column | None = None) -> DataFrame:
@@ -268,7 +279,9 @@ class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
         called: tuple[str, ...] = () if self._alias is None else (self._alias,)
         if self._alias is None and self._name is not None:
             called = parse_name(JvmSession(self._spark), self._name)
-        return DeltaMergeBuilder(merge_request(source, condition, called), self._merged)
+        request = merge_request(source, condition, called)
+        request = replace(request, own_columns=tuple(self._columns))
+        return DeltaMergeBuilder(request, self._merged)
 
     def optimize(self) -> DeltaOptimizeBuilder:
         """Write small files together, or order rows; of which partitions is said to the builder."""
@@ -441,19 +454,6 @@ class DeltaTableBuilder(TableBuilder):
             return DeltaTable.forPath(self._spark, path)
         assert self._identifier is not None  # else it would have been a path
         return DeltaTable.forName(self._spark, self._identifier)
-
-
-def _table_root(
-    spark: SparkSession, path: str, options: Mapping[str, str] | None = None
-) -> str | None:
-    """The root of the table that a path is in, perhaps the path itself; None for none."""
-    for place in (path, *ancestors(path)):
-        if place.rstrip("/").rpartition("/")[2] in _NOT_IN_A_TABLE:
-            return None
-        with suppress(TableNotFoundError):
-            open_log(spark, place, options).update()
-            return place
-    return None
 
 
 def _catalog_name(table: TableName) -> str | None:

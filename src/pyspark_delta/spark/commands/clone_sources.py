@@ -49,10 +49,10 @@ from pyspark_delta.spark.jvm.missing_tables import missing_table
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.progress import progress
 from pyspark_delta.spark.reader import TIME_ZONE
+from pyspark_delta.spark.recorded_stats import STATS_CONF
 from pyspark_delta.spark.table_access import hadoop_location
 from pyspark_delta.spark.time_travel import AsOf
 
-STATS_CONF = "spark.databricks.delta.stats.collect"
 _ICEBERG = "iceberg"
 
 

@@ -53,12 +53,12 @@ from pyspark_delta.spark.convert.manifest import FileManifest, list_files
 from pyspark_delta.spark.jvm.catalog import make_delta, parse_name
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.progress import Progress, progress
+from pyspark_delta.spark.recorded_stats import STATS_CONF
 from pyspark_delta.spark.table_access import open_log
 
 logger = logging.getLogger(__name__)
 
 ALREADY_DELTA = "The table you are trying to convert is already a delta table"
-STATS_CONF = "spark.databricks.delta.stats.collect"
 _MAPPING_CONF = "spark.databricks.delta.properties.defaults.columnMapping.mode"
 _METADATA_CHECK_CONF = f"{CONVERT_CONF}metadataCheck.enabled"
 

@@ -24,6 +24,7 @@ from pyspark_delta.spark.commands.dml_files import (
     removed_metrics,
 )
 from pyspark_delta.spark.commands.dml_rows import (
+    NOTHING_AFFECTED,
     Affected,
     ChangedRows,
     DmlCondition,
@@ -33,12 +34,13 @@ from pyspark_delta.spark.commands.dml_rows import (
     files_by_partition,
     rows_that_match,
 )
-from pyspark_delta.spark.commands.replaced_rows import num_live_rows
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.named_rows import Called
 from pyspark_delta.spark.located_rows import located_rows
 from pyspark_delta.spark.staged_files import StagedFiles
+from pyspark_delta.spark.table_reads import TableReads
+from pyspark_delta.spark.transactions import start_transaction
 
 
 def run_delete(
@@ -49,19 +51,28 @@ def run_delete(
     `alias` is what the condition may call the table.
     """
     asked = WriteOptions.parse({}, lambda key: spark.conf.get(key, None))
-    txn = log.start_transaction()
+    txn = start_transaction(spark, log)
     if not must_change(spark, txn, asked):
-        return Affected(version=None, num_rows=0)
+        return NOTHING_AFFECTED
     watch = Stopwatch()
     jvm = JvmSession(spark)
     with StagedFiles(txn) as staged:
         files = DmlFiles(jvm, txn, staged, asked)
-        where = None if condition is None else dml_condition(jvm, txn, condition, "DELETE", alias)
+        where = None
+        if condition is not None:
+            exists = asked.allows_exists
+            where = dml_condition(jvm, txn, condition, "DELETE", alias, allows_exists=exists)
         done = _deleted(files, where, watch)
-        if not done.actions:
-            return Affected(version=None, num_rows=0)
-        predicates = ["true" if where is None else where.text]
-        version = files.commit(done.actions, delete(predicates), {**done.metrics, **watch.metrics})
+        if where is not None and where.has_subquery:
+            # Which rows go may hang on other rows of this very table.
+            TableReads.of(log, where.matching(files.live_rows(()))).record(txn)
+        # One that finds no row may be run again by its application, which it does not name.
+        names = bool(done.actions)
+        if not files.must_commit(done.actions, names_application=names):
+            return NOTHING_AFFECTED
+        operation = delete(["true" if where is None else where.text])
+        metrics = {**done.metrics, **watch.metrics}
+        version = files.commit(done.actions, operation, metrics, names_application=names)
     return Affected(version=version, num_rows=done.num_rows)
 
 
@@ -98,7 +109,7 @@ def _deleted(files: DmlFiles, where: DmlCondition | None, watch: Stopwatch) -> C
 def _whole_files(files: DmlFiles, gone: pa.Table, watch: Stopwatch) -> ChangedRows:
     """Files of which every row goes: nothing is read of them, nothing is written."""
     removed = tuple(add_files(gone))
-    num_rows = num_live_rows(removed)
+    num_rows = files.known_rows(removed)
     watch.found()
     now_ms = files.txn.log.now_ms()
     return ChangedRows(

@@ -22,7 +22,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_delta.errors.table import AppendOnlyError, InvalidActionsError, SchemaError
 from pyspark_delta.kernel.log.frames import add_files, add_table
 from pyspark_delta.kernel.ops.row_vectors import changed_vector, write_vectors
-from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile, SetTransaction
+from pyspark_delta.kernel.protocol.actions import (
+    Action,
+    AddCDCFile,
+    AddFile,
+    Metadata,
+    SetTransaction,
+)
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector, check_rows_exist
 from pyspark_delta.kernel.protocol.features import is_supported
 from pyspark_delta.kernel.protocol.operations import Operation
@@ -44,11 +50,12 @@ from pyspark_delta.spark.column_alignment import column
 from pyspark_delta.spark.commands.auto_compact import is_auto_compacted, run_auto_compaction
 from pyspark_delta.spark.commands.optimized_rows import optimized_rows
 from pyspark_delta.spark.commands.overwrite_scope import forget_session_version
-from pyspark_delta.spark.commands.replaced_rows import hidden_columns
+from pyspark_delta.spark.commands.replaced_rows import hidden_columns, num_live_rows
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.file_options import random_prefix
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.located_rows import FILE, ROW, located_rows
+from pyspark_delta.spark.recorded_stats import with_recorded_stats
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_rows import typed_violations
 from pyspark_delta.spark.touched_rows import TouchedFile
@@ -158,6 +165,7 @@ class DmlFiles:
 
     `hidden` are the columns that rows bring beside the table's where these are tracked: the id and
     the version of a copied row are its own, an updated one has a null version, a new one two.
+    Rows are read with the columns of `metadata`, by default the table's before the transaction.
     """
 
     def __init__(
@@ -166,9 +174,12 @@ class DmlFiles:
         txn: OptimisticTransaction,
         staged: StagedFiles,
         asked: WriteOptions,
+        *,
+        metadata: Metadata | None = None,
     ) -> None:
         self.jvm = jvm
         self.txn = txn
+        self.metadata = metadata
         self.hidden = hidden_columns(txn)
         self._staged = staged
         self._asked = asked
@@ -216,9 +227,13 @@ class DmlFiles:
             )
         )
 
+    def known_rows(self, files: Sequence[AddFile]) -> int | None:
+        """How many rows files have by the log; None where it must not be asked, or is silent."""
+        return num_live_rows(files) if not files or self._asked.counts_by_log else None
+
     def live_rows(self, files: Iterable[AddFile]) -> DataFrame:
         """All rows of files, with the hidden columns."""
-        return located_rows(self.jvm, self.txn, add_table(files)).frame.drop(FILE, ROW)
+        return self._located(add_table(files), {})
 
     def copied_rows(self, changes: FileChanges) -> DataFrame | None:
         """The rows of rewritten files that stay, with the hidden columns; None for none.
@@ -292,28 +307,45 @@ class DmlFiles:
             found += changed_vector(each.file, descriptor, deletion_timestamp=now_ms)
         return found
 
+    def must_commit(self, actions: Sequence[Action], *, names_application: bool = True) -> bool:
+        """Whether a command makes a commit: by its actions, or although it changes nothing.
+
+        Then it is to name the application that has got so far, or the session wants the history to
+        tell of everything.
+        """
+        if actions or (names_application and self._asked.txn is not None):
+            return True
+        return self._asked.records_empty
+
     def commit(
-        self, actions: Sequence[Action], operation: Operation, metrics: Mapping[str, object]
+        self,
+        actions: Sequence[Action],
+        operation: Operation,
+        metrics: Mapping[str, object],
+        *,
+        names_application: bool = True,
     ) -> int:
-        """Commit, and compact after it where that is asked for; the version that it made."""
+        """Commit, and compact after it where that is asked for; the version that it made.
+
+        Without `names_application` the session's application may run the command again.
+        """
         txn, asked = self.txn, self._asked
         compacts = is_auto_compacted(txn.metadata, asked.conf)
-        once = asked.txn
         first: list[Action] = []
-        if once is not None:
+        if asked.txn is not None and names_application:
             now_ms = txn.log.now_ms()
-            first.append(
-                SetTransaction(app_id=once.app_id, version=once.version, last_updated=now_ms)
-            )
+            app_id, version = asked.txn.app_id, asked.txn.version
+            first.append(SetTransaction(app_id=app_id, version=version, last_updated=now_ms))
         self._staged.offer()
         committed = txn.commit(
-            [*first, *actions],
+            [*first, *with_recorded_stats(actions, txn, asked.conf)],
             operation,
             tags={PRESERVED_TAG: "true"} if self.hidden.fields else None,
             user_metadata=asked.user_metadata,
             metrics=metrics,
         )
-        forget_session_version(self.jvm.spark, asked)
+        if first:
+            forget_session_version(self.jvm.spark, asked)
         added = [action for action in actions if isinstance(action, AddFile)]
         if compacts and added:
             log: DeltaLog = txn.log  # type: ignore[assignment]
@@ -348,8 +380,10 @@ class DmlFiles:
         if not files:
             return None
         hidden_rows = {each.file.path: without(each) for each in files}
-        table = add_table(each.file for each in files)
-        found = located_rows(self.jvm, self.txn, table, without=hidden_rows)
+        return self._located(add_table(each.file for each in files), hidden_rows)
+
+    def _located(self, files: pa.Table, without: Mapping[str, DeletionVector]) -> DataFrame:
+        found = located_rows(self.jvm, self.txn, files, without=without, metadata=self.metadata)
         return found.frame.drop(FILE, ROW)
 
     @cached_property
@@ -375,13 +409,14 @@ def must_change(
     txn: OptimisticTransaction,
     asked: WriteOptions,
     *,
-    only_inserts: bool = False,
+    may_append: bool = False,
 ) -> bool:
     """Whether a command that changes rows has anything to do; a typed error when it must not.
 
-    It has nothing to do when its application has committed this version already.
+    It has nothing to do when its application has committed this version already.  One that
+    `may_append` is for the commit to judge, which refuses to remove rows that must stay.
     """
-    if property_value(txn.metadata.configuration, APPEND_ONLY) and not only_inserts:
+    if property_value(txn.metadata.configuration, APPEND_ONLY) and not may_append:
         raise AppendOnlyError(
             "DELTA_CANNOT_MODIFY_APPEND_ONLY",
             table_name=txn.log.store.root_uri,

@@ -1,4 +1,4 @@
-"""Which rows DELETE and UPDATE mean, and what these tell of themselves afterwards."""
+"""Which rows DELETE, UPDATE and replaceWhere mean, and what these tell of themselves afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pyspark_delta.errors.table import InvalidPredicateError
-from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.protocol.actions import Action, AddFile
 from pyspark_delta.kernel.scan.predicates import has_unknown
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
@@ -21,7 +20,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.merge_plan import sql_of
 from pyspark_delta.spark.jvm.named_rows import Called, named_rows
 from pyspark_delta.spark.located_rows import FILE, LocatedRows, located_rows
-from pyspark_delta.spark.touched_rows import TouchedRows, touched_rows
+from pyspark_delta.spark.touched_rows import TouchedRows, counted_rows, touched_rows
 
 # How Spark refuses aggregates and window functions in a WHERE; no query has the one of a command.
 _OF_MANY_ROWS = frozenset({"INVALID_WHERE_CONDITION", "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE"})
@@ -42,6 +41,10 @@ class Affected:
         count = -1 if self.num_rows is None else self.num_rows
         # Rows that a plan spells out are there without a job, which a SELECT of a constant runs.
         return spark.sql(f"SELECT * FROM VALUES ({count}L) AS told(num_affected_rows)")
+
+
+NOTHING_AFFECTED = Affected(version=None, num_rows=0)
+"""What a command did that found nothing to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,11 @@ class DmlCondition:
     def is_steady(self) -> bool:
         """Whether a second look at the same rows finds the same."""
         return self.where.resolved.is_steady
+
+    @property
+    def has_subquery(self) -> bool:
+        """Whether it asks other rows than the one that it is about."""
+        return self.where.resolved.has_subquery
 
     @property
     def column(self) -> Column:
@@ -129,10 +137,17 @@ def dml_condition(
     condition: Column,
     operation: str,
     alias: Called,
+    *,
+    allows_exists: bool = False,
 ) -> DmlCondition:
-    """A condition of DELETE or UPDATE, looked up; a typed error when it cannot be one."""
+    """A condition on rows to change, looked up; a typed error when it cannot be one.
+
+    With `allows_exists` it may ask whether other rows exist.
+    """
     try:
-        where = row_condition(jvm, txn, condition, operation=operation, alias=alias)
+        where = row_condition(
+            jvm, txn, condition, operation=operation, alias=alias, allows_exists=allows_exists
+        )
     except AnalysisException as error:
         if error.getCondition() not in _OF_MANY_ROWS:
             raise
@@ -176,18 +191,10 @@ def rows_that_match(condition: DmlCondition, rows: LocatedRows) -> TouchedRows:
 
 
 def counts_that_match(condition: DmlCondition, rows: LocatedRows) -> list[tuple[AddFile, int]]:
-    """How many rows of each file meet the condition, of those that have some.
-
-    As `rows_that_match`, for a command that needs no positions: the condition finds the same rows
-    again, and files are written anew anyway.
-    """
+    """How many rows of each file meet the condition, of those that have some."""
     if not rows.files.num_rows:
         return []
-    matching = condition.matching(rows.frame)
-    counted = sorted((row[0], row[1]) for row in matching.groupBy(FILE).count().collect())
-    numbers = pa.array([number for number, _ in counted], pa.int64())
-    files = add_files(rows.files.take(numbers))
-    return list(zip(files, (count for _, count in counted), strict=True))
+    return counted_rows(condition.matching(rows.frame), rows.files)
 
 
 def _ms(nanoseconds: int) -> int:

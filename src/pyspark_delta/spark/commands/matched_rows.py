@@ -11,10 +11,11 @@ from pyspark.sql import functions as F
 from pyspark_delta.errors.table import SchemaError
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.commands.replaced_rows import Marking, Replaced, rows_matching
+from pyspark_delta.spark.commands.dml_files import DmlFiles
+from pyspark_delta.spark.commands.overwritten_rows import rows_matching
+from pyspark_delta.spark.commands.replaced_rows import Replaced
 from pyspark_delta.spark.commands.write_history import using_columns
 from pyspark_delta.spark.commands.write_options import WriteOptions
-from pyspark_delta.spark.jvm.gateway import JvmSession
 
 _TARGET, _SOURCE = "__delta_target", "__delta_source"
 
@@ -47,13 +48,10 @@ def match_condition(
     return Match(alias=_TARGET, source=data.alias(_SOURCE), condition=condition)
 
 
-def matched(
-    jvm: JvmSession, txn: OptimisticTransaction, match: Match, *, marking: Marking | None = None
-) -> Replaced:
-    """The rows that the data takes the place of; by vectors with `marking`."""
-    source, condition = match.source, match.condition
+def matched(files: DmlFiles, match: Match) -> Replaced:
+    """The rows that the data takes the place of."""
     try:
-        return rows_matching(jvm, txn, source, condition, match.alias, marking=marking)
+        return rows_matching(files, match.source, match.condition, match.alias)
     except AnalysisException as error:
         raise _unresolved(error) from error
 

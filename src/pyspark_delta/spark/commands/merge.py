@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pyspark_delta.errors.table import TableNotFoundError
+from pyspark_delta.errors.table import SchemaError, TableNotFoundError
 from pyspark_delta.kernel.protocol.properties import (
     ENABLE_CHANGE_DATA_FEED,
     property_value,
@@ -47,6 +47,7 @@ from pyspark_delta.spark.commands.replaced_rows import hidden_columns
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.jvm.frame_facts import release
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.moments import Moment
 from pyspark_delta.spark.located_rows import LocatedRows, located_rows
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_reads import TableReads
@@ -85,12 +86,19 @@ def _run_once(
     spark: SparkSession, log: DeltaLog, request: MergeRequest, asked: WriteOptions
 ) -> MergeResult:
     reads = TableReads.of(log, request.source)
-    txn = reads.start_transaction(log)
+    txn = reads.start_transaction(spark, log)
     if txn.snapshot is None:
         raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=log.store.root_uri)
-    if not must_change(spark, txn, asked, only_inserts=is_insert_only(request.clauses)):
+    _check_columns(txn, evolves=request.evolves or asked.merges_schema)
+    if not must_change(spark, txn, asked, may_append=True):
         return MergeResult(counts=RowCounts())
     return _Merge(JvmSession(spark), txn, request, asked).run(reads)
+
+
+def _check_columns(txn: OptimisticTransaction, *, evolves: bool) -> None:
+    """Refuse a table without columns, unless the MERGE may give it some."""
+    if not txn.schema.fields and not evolves:
+        raise SchemaError("DELTA_MERGE_INTO_EMPTY_SCHEMA_TARGET")
 
 
 class _Merge:
@@ -108,6 +116,7 @@ class _Merge:
         self._request = request
         self._asked = asked
         self._times = MergeTimes()
+        self._moment = Moment(jvm)
         may_append = (asked.conf(_INSERT_ONLY) or "true").lower() == "true"
         self._only_inserts = may_append and is_insert_only(request.clauses)
 
@@ -128,6 +137,9 @@ class _Merge:
         resolution = resolve_merge(names, request.condition, request.clauses)
         if source.is_small:
             resolution = with_known_keys(self._jvm, resolution, source.frame, txn.snapshot)
+        if resolution.has_queries:
+            # What they read of the table is not known: nobody may have changed it.
+            txn.read_whole_table()
         evolve(txn, resolution.schema)
         has_new_schema = txn.schema != txn.snapshot.metadata.schema
         rows = MergeRows(
@@ -148,7 +160,7 @@ class _Merge:
             dml = DmlFiles(self._jvm, txn, staged, self._asked)
             jobs = MergeJobs(dml, rows, names, source, target, request, layout, self._times)
             done = jobs.insert_only() if self._only_inserts else jobs.run()
-            if done.is_empty and not has_new_schema:
+            if done.is_empty and not has_new_schema and not dml.must_commit(()):
                 return MergeResult(counts=done.counts)
             reads.record(txn)
             done = _with_source(done, source.frame)
@@ -178,6 +190,8 @@ class _Merge:
             evolves=self._request.evolves or self._asked.merges_schema,
             widening=self._asked.widening,
             tells_before=bool(tells) and not self._only_inserts,
+            moment=self._moment,
+            own_columns=self._request.own_columns,
         )
 
 

@@ -85,9 +85,18 @@ def tolerates_duplicates(clauses: Sequence[MergeClause]) -> bool:
 
 
 def check_clauses(clauses: Sequence[MergeClause]) -> None:
-    """Refuse a MERGE without clauses, or with one behind a clause of its kind that takes all."""
+    """Refuse a MERGE without clauses, or with one that makes no sense.
+
+    Behind a clause that takes all rows of its kind there are none left, and where no source row is
+    there are no columns of one to take.
+    """
     if not clauses:
         raise OperationNotAllowedError("DELTA_MERGE_MISSING_WHEN")
+    if any(clause.is_star for clause in of_kind(clauses, "not matched by source")):
+        raise OperationNotAllowedError(
+            "DELTA_UNEXPECTED_ACTION_EXPRESSION",
+            expression="UPDATE * of WHEN NOT MATCHED BY SOURCE",
+        )
     for kind, condition in _OMITTED.items():
         same = of_kind(clauses, kind)  # type: ignore[arg-type]
         if any(clause.condition is None for clause in same[:-1]):

@@ -166,14 +166,14 @@ class ClauseColumns:
             return self._from_source(f, starred[f.name.lower()])
         if not mine:
             return self._untouched(f)
-        if len(mine) == 1 and len(mine[0][1].path) == 1:
-            place, each = mine[0]
+        place, each = mine[0]
+        if len(each.path) == 1:
+            # An INSERT may name a column twice, in another case: the first counts.
             if isinstance(each.value, Default):
                 return self._default(f)
             return self._stored(f, self.found, f"__delta_v{self.number}_{place}")
         values = [(each.path, self._field_value(place, each)) for place, each in mine]
-        column = self.table.conversions.column(self._original(f), f, values, (f.name,))
-        return self.table.named(column)
+        return self.table.named(self.table.conversions.column(self._original(f), f, values))
 
     def _field_value(self, place: int, each: Assigned) -> Typed:
         if isinstance(each.value, Default):
@@ -191,14 +191,18 @@ class ClauseColumns:
 
     def _stored(self, f: StructField, found: Found, name: str, *, merges: bool = False) -> str:
         """A value for a column; where it `merges`, fields that only the target has stay."""
+        conversions = self.table.conversions
+        if merges and not conversions.keeps_null_in_star:
+            value = self._typed(found, name)
+            spread = conversions.spread(value, f.data_type, f.name, self._original(f))
+            return self.table.named(spread)
         known = self.table.schema.get(f.name) if merges else None
         types = [found.types[name], *([] if known is None else [known.data_type])]
         if all(each is not None and bare_type(each) == bare_type(f.data_type) for each in types):
             return name
         original = self._original(f) if merges else None
         value = self._typed(found, name)
-        column = self.table.conversions.stored(value, f.data_type, f.name, original)
-        return self.table.named(column)
+        return self.table.named(conversions.stored(value, f.data_type, f.name, original))
 
     def _untouched(self, f: StructField) -> str | None:
         """A column that the clause does not assign to."""

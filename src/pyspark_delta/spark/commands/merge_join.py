@@ -106,7 +106,7 @@ class MergeRows:
         clauses = resolution.of_kind("not matched by source")
         found = [resolution.at_target, resolution.at_both]
         rows = JoinedRows.of(self.jvm, resolution.target, found)
-        made = rows.with_values(resolution.values).select(
+        made = rows.with_values(resolution.values, resolution.moment).select(
             _chosen(clauses, "NULL"), ACTION, self._texts(clauses, resolution)
         )
         return self._finished(made, clauses)
@@ -134,7 +134,7 @@ class MergeRows:
             )
         else:
             rows = JoinedRows.of(self.jvm, resolution.source, [resolution.at_source])
-            rows = rows.with_values(resolution.values)
+            rows = rows.with_values(resolution.values, resolution.moment)
         texts = self._texts(clauses, resolution)
         for name in (FILE, ROW, *self.hidden.names):
             texts[name] = "CAST(NULL AS BIGINT)"
@@ -167,7 +167,7 @@ class MergeRows:
             broadcasts_source=broadcasts_source,
             broadcasts_target=broadcasts_target,
         )
-        return rows.with_values(resolution.values)
+        return rows.with_values(resolution.values, resolution.moment)
 
     def _texts(
         self, clauses: Mapping[int, ClauseValues], resolution: Resolution | None = None

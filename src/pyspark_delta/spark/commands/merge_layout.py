@@ -50,12 +50,12 @@ class MergeLayout:
     ) -> DataFrame:
         """Rows as they go to the writer; `num_rows` is None when nobody knows how many."""
         partitions = self.metadata.partition_columns
+        if partitions and (self.asked.conf(_REPARTITION) or "true").lower() != "true":
+            return rows
         if num_rows is not None and (not partitions or num_rows <= _FEW_ROWS):
             size = num_rows * _bytes_of_row(changes)
             return rows.coalesce(max(1, -(-size // _TASK_BYTES)))
-        if partitions and (self.asked.conf(_REPARTITION) or "true").lower() == "true":
-            return rebalanced(self.jvm, rows, partitions, _PARTITION_BYTES)
-        return rows
+        return rebalanced(self.jvm, rows, partitions, _PARTITION_BYTES) if partitions else rows
 
 
 def _bytes_of_row(changes: FileChanges | None) -> int:

@@ -6,11 +6,12 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 
 from pyspark_delta.errors.table import InvalidPredicateError, OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.types import BOOLEAN, VOID, type_name
@@ -24,10 +25,11 @@ from pyspark_delta.spark.jvm.merge_plan import (
     has_subquery,
     is_deterministic,
     joined_scope,
-    named_scope,
-    scope_of,
+    name_among,
+    shared_columns,
     sql_of,
 )
+from pyspark_delta.spark.jvm.moments import Moment
 
 NOTHING_FOUND = Found(listed=None, types={}, is_plain=True)
 """The answer when nothing was asked."""
@@ -57,32 +59,18 @@ class Asked:
 class Lookup:
     """What expressions of a MERGE may see: the source, the target, or both.
 
-    `hidden` are columns of the target that are none of the table's, and of which nobody is told.
+    `called` is what the target may be called, `own` are the sets of columns that other frames over
+    it have.  `hidden` are columns of the target that are none of the table's, and of which nobody
+    is told.
     """
 
     jvm: JvmSession
     source: Scope
     target: Scope
     called: tuple[str, ...]
+    moment: Moment = field(hash=False)
+    own: tuple[Any, ...] = field(default=(), hash=False)
     hidden: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(
-        cls,
-        jvm: JvmSession,
-        source: DataFrame,
-        target: DataFrame,
-        called: tuple[str, ...],
-        own: Iterable[str],
-    ) -> Lookup:
-        """A source and a target; `called` is what it may be called, `own` are a user's columns."""
-        return cls(
-            jvm=jvm,
-            source=scope_of(source),
-            target=named_scope(jvm, target, called),
-            called=called,
-            hidden=frozenset(target.columns).difference(own),
-        )
 
     @property
     def both(self) -> Scope:
@@ -93,8 +81,9 @@ class Lookup:
         """Look up what users wrote, and texts of ours, over a scope."""
         if not asked and not texts:
             return NOTHING_FOUND
+        self._check_sides(scope, asked)
         try:
-            found = find(self.jvm, scope, {each.name: each.column for each in asked}, texts)
+            found = self._find(scope, {each.name: each.column for each in asked}, texts)
         except AnalysisException as error:
             found = self._found_again(scope, asked, texts, error)
         if not found.is_plain:
@@ -103,6 +92,27 @@ class Lookup:
             if each.is_condition:
                 self._check_condition(found, each)
         return found
+
+    def _find(
+        self, scope: Scope, named: Mapping[str, Column], texts: Mapping[str, str] | None = None
+    ) -> Found:
+        return find(self.jvm, scope, named, texts or {}, self.moment)
+
+    def _check_sides(self, scope: Scope, asked: Sequence[Asked]) -> None:
+        """Refuse columns of frames over the target that the source has too, where both are seen.
+
+        Spark would take them for the source's, and `target["id"] == source["id"]` for true.
+        """
+        if not self.own or scope is self.source or scope is self.target:
+            return
+        shared = shared_columns(self.source, self.own)
+        for each in asked if shared else ():
+            name = name_among(self.jvm, each.column, shared)
+            if name is not None:
+                both = f"[the source's {name}, the table's {name}]"
+                raise analysis_error(
+                    self.jvm, "AMBIGUOUS_REFERENCE", name=name, referenceNames=both
+                )
 
     def _found_again(
         self,
@@ -113,19 +123,18 @@ class Lookup:
     ) -> Found:
         """Once more, for columns of another frame over the target; else the error, in our words."""
         named = {each.name: each.column for each in asked}
-        if _condition(error).startswith(_OF_ANOTHER_FRAME):
-            known = [self.source, self.target]
+        if self.own and _condition(error).startswith(_OF_ANOTHER_FRAME):
             named = {
-                name: as_target_column(self.jvm, column, known, self.called)
+                name: as_target_column(self.jvm, column, scope, self.own, self.called)
                 for name, column in named.items()
             }
             try:
-                return find(self.jvm, scope, named, texts)
+                return self._find(scope, named, texts)
             except AnalysisException as again:
                 error = again
         for each in asked:
             try:
-                find(self.jvm, scope, {each.name: named[each.name]}, {})
+                self._find(scope, {each.name: named[each.name]})
             except AnalysisException as own:
                 raise self._unresolved(scope, each, own) from own
         # Each by itself makes sense, but not as a value of one row.
@@ -138,9 +147,16 @@ class Lookup:
             return self._of_many_rows(asked, "Aggregate")
         if _condition(error).startswith("UNSUPPORTED_GENERATOR"):
             return self._of_many_rows(asked, "Generate")
+        facts = error.getMessageParameters() or {}
+        if _condition(error).startswith(_OF_ANOTHER_FRAME):
+            return InvalidPredicateError(
+                "DELTA_MERGE_RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT",
+                missingAttributes=facts.get("missingAttributes"),
+                input=", ".join(scope.columns(self.hidden)),
+                merge=asked.where,
+            )
         if not _condition(error).startswith(_NOT_THERE):
             return error
-        facts = error.getMessageParameters() or {}
         return InvalidPredicateError(
             "DELTA_MERGE_UNRESOLVED_EXPRESSION",
             sqlExpr=facts.get("objectName") or sql_of(self.jvm, asked.column),
@@ -150,7 +166,7 @@ class Lookup:
 
     def _refuse(self, scope: Scope, asked: Sequence[Asked]) -> None:
         for each in asked:
-            found = find(self.jvm, scope, {each.name: each.column}, {})
+            found = self._find(scope, {each.name: each.column})
             if not found.is_plain:
                 raise self._of_many_rows(each, found.needs)
 

@@ -52,8 +52,13 @@ def with_known_keys(
     if not pairs:
         return resolution
     keys = source.select(*[pair.source.alias(f"k{i}") for i, pair in enumerate(pairs)])
+    try:
+        found = values_of(jvm, keys, _MOST_VALUES)
+    except GATEWAY_FAILURES:
+        # A key that cannot be computed for some row: the join may leave that row out before.
+        return resolution
     condition = resolution.condition
-    for pair, values in zip(pairs, values_of(jvm, keys, _MOST_VALUES), strict=True):
+    for pair, values in zip(pairs, found, strict=True):
         if values is not None:
             condition = condition & is_in(jvm, pair.target, values)
     return replace(resolution, condition=condition)
@@ -95,7 +100,7 @@ def _is_exact(f: StructField | None) -> bool:
 
 
 def _tells_files_apart(snapshot: Snapshot, f: StructField | None) -> bool:
-    if f is None or not is_atomic(f.data_type) or f.data_type == BINARY:
+    if f is None or not _is_exact(f):
         return False
     if f.name in snapshot.metadata.partition_columns:
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
@@ -14,7 +15,8 @@ class MergeRequest:
     """A MERGE.
 
     `called` is what expressions may call the table, its parts in order; empty for nothing.
-    `evolves` says that the table's schema may follow the source's.
+    `evolves` says that the table's schema may follow the source's.  `own_columns` are the sets of
+    columns that other frames over the table have, which expressions may be made of.
     """
 
     source: DataFrame = field(hash=False)
@@ -22,3 +24,4 @@ class MergeRequest:
     clauses: tuple[MergeClause, ...]
     called: tuple[str, ...] = ()
     evolves: bool = False
+    own_columns: tuple[Any, ...] = field(default=(), hash=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -41,7 +42,15 @@ from pyspark_delta.spark.commands.write_definition import data_schema
 from pyspark_delta.spark.exact_names import is_exact
 from pyspark_delta.spark.jvm.catalyst import column_of
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.merge_plan import Found, Scope, named_columns, shown_conditions
+from pyspark_delta.spark.jvm.merge_plan import (
+    Found,
+    Scope,
+    named_columns,
+    named_scope,
+    scope_of,
+    shown_conditions,
+)
+from pyspark_delta.spark.jvm.moments import Moment
 from pyspark_delta.spark.jvm.table_plan import quoted_name
 
 CONDITION = "__delta_condition"
@@ -58,11 +67,13 @@ class Resolution:
     `at_source`, `at_target` and `at_both` are the expressions that the texts of `clauses` name, by
     what they see; `values` are more of them that are made of these.  `schema` is what the table's
     will be; `before` has the text of each of its columns as the target has it now.
-    `condition_columns` are those of the target that the condition names.
+    `condition_columns` are those of the target that the condition names, `moment` is the time
+    that all of it sees.  `has_queries` says that values come from queries, of the table perhaps.
     """
 
     source: Scope
     target: Scope
+    moment: Moment = field(hash=False)
     condition: Column = field(hash=False)
     predicate: str
     at_source: Found = field(hash=False)
@@ -73,6 +84,7 @@ class Resolution:
     schema: StructType
     before: Mapping[str, str] = field(hash=False)
     condition_columns: tuple[str, ...] = ()
+    has_queries: bool = False
 
     def of_kind(self, *kinds: ClauseKind) -> dict[int, ClauseValues]:
         """The clauses of these kinds by their numbers."""
@@ -84,6 +96,7 @@ class MergeNames:
     """Everything that names of a MERGE are looked up in.
 
     `called` is what the target may be called; `tells_before` says that its old values are wanted.
+    `own_columns` are the sets of columns that other frames over the target have.
     """
 
     jvm: JvmSession
@@ -94,6 +107,8 @@ class MergeNames:
     evolves: bool
     widening: TypeWideningMode
     tells_before: bool
+    moment: Moment = field(hash=False)
+    own_columns: tuple[Any, ...] = field(default=(), hash=False)
 
 
 def resolve_merge(
@@ -135,14 +150,27 @@ class _Resolver:
         assert snapshot is not None
         schema = snapshot.metadata.schema
         brought = data_schema(names.source.schema) if names.evolves else None
-        self._target = Target(
-            schema=schema, called=self._called, source=brought, exact=is_exact(names.jvm.spark)
+        self._lookup = Lookup(
+            jvm=names.jvm,
+            source=scope_of(names.source),
+            target=named_scope(names.jvm, names.target, self._called),
+            called=self._called,
+            moment=names.moment,
+            own=names.own_columns,
+            hidden=frozenset(names.target.columns).difference(schema.names),
         )
-        self._lookup = Lookup.of(names.jvm, names.source, names.target, self._called, schema.names)
         self._source, self._target_scope = self._lookup.source, self._lookup.target
         self._source_columns = names.source.columns
         self._table = TableColumns.of(
             names.jvm, schema, names.txn.protocol, self._source_columns, evolves=names.evolves
+        )
+        self._target = Target(
+            schema=schema,
+            called=self._called,
+            scope=self._source,
+            source=brought,
+            exact=is_exact(names.jvm.spark),
+            computes=bool(self._table.computed or self._table.numbered),
         )
 
     def resolve(self, condition: Column) -> Resolution:
@@ -177,6 +205,7 @@ class _Resolver:
         return Resolution(
             source=self._source,
             target=self._target_scope,
+            moment=self._names.moment,
             condition=column_of(jvm, resolved),
             predicate=told[CONDITION],
             at_source=at_source,
@@ -187,6 +216,7 @@ class _Resolver:
             schema=schema,
             before=before,
             condition_columns=tuple(named_columns(resolved, self._target_scope)),
+            has_queries=any(each.has_queries for each in (at_source, at_target, at_both, alone)),
         )
 
     def _told(
@@ -220,6 +250,7 @@ class _Resolver:
         return Resolution(
             source=self._source,
             target=self._target_scope,
+            moment=self._names.moment,
             condition=F.lit(True),
             predicate="",
             at_source=NOTHING_FOUND,
@@ -258,6 +289,7 @@ class _Resolver:
         return Resolution(
             source=self._source,
             target=self._target_scope,
+            moment=self._names.moment,
             condition=column_of(self._jvm, at_both.expression(CONDITION)),
             predicate="",
             at_source=at_source,

@@ -1,7 +1,7 @@
 """Where the values of a MERGE go: names of target columns as paths, and the schema they make.
 
-With schema evolution a column of the source that the target does not have becomes one of it, once
-a clause assigns to it.
+A name is looked up as Spark does it, in the table.  With schema evolution one that is not there is
+looked up in the source, and the column of the source becomes one of the table.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.table import InvalidPredicateError, OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.features import supported_features
@@ -29,8 +30,10 @@ from pyspark_delta.kernel.protocol.types import (
 )
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.commands.merge_clauses import MergeClause, Value
-from pyspark_delta.spark.jvm.attribute_names import parse_attribute_name
+from pyspark_delta.spark.jvm.attribute_names import column_path, parse_attribute_name
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.merge_plan import Scope
+from pyspark_delta.spark.jvm.named_rows import without_name
 
 Path = tuple[str, ...]
 
@@ -50,23 +53,27 @@ class Target:
     """The columns that clauses assign to.
 
     `called` is what the table may be called before a column's name.  `source` has the columns that
-    may become the table's: None when its schema is not to change.  With `exact` a name in another
-    case is another name.
+    may become the table's, None when its schema is not to change; `scope` is where their names are
+    looked up.  With `exact` a name in another case is another name.  `computes` says that the table
+    has columns that are generated or numbered.
     """
 
     schema: StructType
     called: tuple[str, ...]
+    scope: Scope
     source: StructType | None = None
     exact: bool = False
+    computes: bool = False
 
     def assignments(self, jvm: JvmSession, clause: MergeClause) -> tuple[Assigned, ...]:
         """What a clause that is no star assigns; a typed error for a place that is not there."""
+        written = [parse_attribute_name(jvm, name) for name, _ in clause.assignments or ()]
         found = tuple(
-            Assigned(path=self._path(parse_attribute_name(jvm, name), name, clause), value=value)
-            for name, value in clause.assignments or ()
+            Assigned(path=self._path(jvm, parts, name, clause), value=value)
+            for parts, (name, value) in zip(written, clause.assignments or (), strict=True)
         )
         if clause.action == "insert":
-            _check_insert(found)
+            self._check_insert(found, [parts[-1] for parts in written])
         else:
             _check_conflicts(found)
         return found
@@ -94,78 +101,87 @@ class Target:
                 )
         return tuple(known[self._key(name)] for name in wanted)
 
-    def _path(self, parts: Sequence[str], name: str, clause: MergeClause) -> Path:
+    def _path(
+        self, jvm: JvmSession, parts: tuple[str, ...], name: str, clause: MergeClause
+    ) -> Path:
         """The column or field that a name means: one of the table's first, then a new one."""
-        called = [self._key(part) for part in self.called]
-        meant = [
-            parts[size:]
-            for size in range(len(called), 0, -1)
-            if len(parts) > size and [self._key(part) for part in parts[:size]] == called[-size:]
-        ]
-        for each in (*meant, parts):
-            found = self._known(each, clause)
-            if found is not None:
-                return found
-        for each in (*meant, parts):
-            self._check_field(each)
-        raise self._unresolved(name, clause)
+        can_be_new = self.source is not None and clause.kind != "not matched by source"
+        try:
+            found = self._on_table(parts)
+        except SchemaError:
+            if not can_be_new:
+                raise
+            found = None
+        if found is None and can_be_new:
+            found = self._on_source(jvm, parts)
+        if found is None:
+            raise self._unresolved(name, clause)
+        return found
 
     def _key(self, name: str) -> str:
         return name if self.exact else name.lower()
 
-    def _known(self, parts: Sequence[str], clause: MergeClause) -> Path | None:
-        own = self._spelled(self.schema, parts)
-        if own is not None:
-            return own
-        if self.source is None or clause.kind == "not matched by source":
-            return None
-        return self._spelled(self.source, parts, under=self.schema)
+    def _on_table(self, parts: tuple[str, ...]) -> Path | None:
+        """The table's column or field of that name; SchemaError when only the column is there.
 
-    def _spelled(
-        self, schema: StructType, parts: Sequence[str], under: StructType | None = None
-    ) -> Path | None:
-        """A path as the schema spells it, or `under` as far as that has it; None if it has none.
-
-        What is below an array or a map stays as it is, to be refused where it is set.
+        Where the table's name stands before a column, nothing else is meant.
         """
-        struct: DataType = schema
+        for each in (*self._unqualified(parts), parts):
+            if self._get(self.schema, each[0]) is not None:
+                return self._spelled(self.schema, each)
+        return None
+
+    def _on_source(self, jvm: JvmSession, parts: tuple[str, ...]) -> Path | None:
+        """The source's column or field of that name.
+
+        The table's name may stand before one that nothing else is called: it will be the table's.
+        """
+        assert self.source is not None
+        path = column_path(jvm, self.scope.plan, parts)
+        for each in self._unqualified(parts) if path is None else (path,):
+            if self._get(self.source, each[0]) is not None:
+                return self._spelled(self.source, each, under=self.schema)
+        return None
+
+    def _unqualified(self, parts: tuple[str, ...]) -> tuple[Path, ...]:
+        return without_name(parts, self.called, exact=self.exact)
+
+    def _spelled(self, schema: StructType, parts: Path, under: StructType | None = None) -> Path:
+        """A path as the schema spells it, or `under` as far as that has it."""
+        here: DataType = schema
         spelled: list[str] = []
-        for part in parts:
-            if not isinstance(struct, StructType):
-                if is_atomic(struct):
-                    return None
-                spelled.append(part)
-                continue
-            found = self._get(struct, part)
+        for place, part in enumerate(parts):
+            if not isinstance(here, StructType):
+                raise _no_fields(here, parts[:place])
+            found = self._get(here, part)
             if found is None:
-                return None
+                raise SchemaError("FIELD_NOT_FOUND", fieldName=part, fields=", ".join(here.names))
             known = None if under is None else under.get(part)
             spelled.append(found.name if known is None else known.name)
             below = None if known is None else known.data_type
             under = below if isinstance(below, StructType) else None
-            struct = found.data_type
+            here = found.data_type
         return tuple(spelled)
 
     def _get(self, struct: StructType, name: str) -> StructField | None:
         found = struct.get(name)
         return None if found is None or self._key(found.name) != self._key(name) else found
 
-    def _check_field(self, parts: Sequence[str]) -> None:
-        """Refuse a field of a column that the table has, where the column has no such field."""
-        here: DataType = self.schema
-        for place, part in enumerate(parts):
-            if not isinstance(here, StructType):
-                raise SchemaError(
-                    "INVALID_EXTRACT_BASE_FIELD_TYPE",
-                    base=column_name(parts[:place]),
-                    other=here.simple_string,
+    def _check_insert(self, found: Sequence[Assigned], written: Sequence[str]) -> None:
+        """Refuse fields, and a column that is named twice.
+
+        As in delta-spark, another case makes another name, unless the table computes columns.
+        """
+        for each in found:
+            if len(each.path) > 1:
+                raise OperationNotAllowedError(
+                    "DELTA_UNSUPPORTED_NESTED_FIELD_IN_OPERATION",
+                    operation="The INSERT clause of a MERGE",
+                    fieldName=column_name(each.path),
                 )
-            found = self._get(here, part)
-            if found is None and not place:
-                return
-            if found is None:
-                raise SchemaError("FIELD_NOT_FOUND", fieldName=part, fields=", ".join(here.names))
-            here = found.data_type
+        names = [name.lower() for name in written] if self.computes else written
+        if len(set(names)) < len(names):
+            raise InvalidPredicateError("DELTA_DUPLICATE_COLUMNS_ON_INSERT")
 
     def _unresolved(self, name: str, clause: MergeClause) -> InvalidPredicateError:
         return InvalidPredicateError(
@@ -176,17 +192,15 @@ class Target:
         )
 
 
-def _check_insert(found: Sequence[Assigned]) -> None:
-    for each in found:
-        if len(each.path) > 1:
-            raise OperationNotAllowedError(
-                "DELTA_UNSUPPORTED_NESTED_FIELD_IN_OPERATION",
-                operation="The INSERT clause of a MERGE",
-                fieldName=column_name(each.path),
-            )
-    names = [each.path[0].lower() for each in found]
-    if len(set(names)) < len(names):
-        raise InvalidPredicateError("DELTA_DUPLICATE_COLUMNS_ON_INSERT")
+def _no_fields(data_type: DataType, path: Path) -> DeltaError:
+    """What to raise for a field of what is no struct."""
+    if is_atomic(data_type):
+        return SchemaError(
+            "INVALID_EXTRACT_BASE_FIELD_TYPE",
+            base=column_name(path),
+            other=data_type.simple_string,
+        )
+    return OperationNotAllowedError("DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE")
 
 
 def _check_conflicts(found: Sequence[Assigned]) -> None:

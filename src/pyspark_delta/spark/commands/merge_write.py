@@ -22,7 +22,8 @@ from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.scan.predicates import FALSE, Predicate
-from pyspark_delta.spark.column_alignment import aligned
+from pyspark_delta.spark.char_varchar import CHAR_VARCHAR_KEY
+from pyspark_delta.spark.column_alignment import aligned, column
 from pyspark_delta.spark.commands.dml_files import (
     DmlFiles,
     FileChanges,
@@ -219,7 +220,9 @@ class MergeJobs:
         with _typed_errors():
             # An outer join brings a small target to the source's rows.
             is_outer = any(clauses[number].clause.action == "insert" for number in clauses)
-            rows = self._layout.gathered(kept, scans=not is_outer)
+            # Numbers of identity columns are given out where rows are: these must stay there.
+            stays = is_outer and bool(self._numbered)
+            rows = kept if stays else self._layout.gathered(kept, scans=not is_outer)
             found = touched_rows(rows, pa.concat_tables([files, files]), counted)
         matches = _Matches(
             touched=tuple(each for each in found.files if each.counts[_TOUCHED]),
@@ -237,14 +240,28 @@ class MergeJobs:
 
     def _rest(self, kept: DataFrame, matches: _Matches) -> DataFrame:
         """The source rows that are in no pair, to be inserted: a small join with the pairs."""
-        keys = [f"{key} AS {quoted_name(name)}" for name, key in self._rows.keys.items()]
-        names = replace(self._names, source=self._source.frame, target=kept.selectExpr(*keys))
+        names = replace(self._names, source=self._source.frame, target=self._keys_of(kept))
         condition = self._request.condition
         resolution = resolve_inserts(names, condition, self._clauses, self._rows.resolution.schema)
         num_pairs = sum(each.num_met for each in matches.all_files)
         frame = self._rows.inserted(resolution, num_pairs=num_pairs)
         # The files and the change feed tell of the same values.
         return self._keep(frame) if self._dml.writes_changes or self._numbered else frame
+
+    def _keys_of(self, kept: DataFrame) -> DataFrame:
+        """The columns of the target that the condition names, by their own names.
+
+        Spark pads CHAR values that are compared, and knows them by the metadata of their columns.
+        """
+        schema = self._names.target.schema
+        told = {
+            name: {
+                key: text for key, text in schema[name].metadata.items() if key == CHAR_VARCHAR_KEY
+            }
+            for name in self._rows.keys
+        }
+        keys = self._rows.keys.items()
+        return kept.select(*[column(key).alias(name, metadata=told[name]) for name, key in keys])
 
     def _alone(
         self, matches: _Matches

@@ -26,6 +26,7 @@ from pyspark_delta.spark.commands.merge_targets import evolve
 from pyspark_delta.spark.commands.replaced_rows import hidden_columns
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.moments import Moment
 from pyspark_delta.spark.jvm.named_rows import Called, named_rows
 from pyspark_delta.spark.located_rows import located_rows
 from pyspark_delta.spark.reader import read_snapshot
@@ -39,7 +40,11 @@ def plan_delete(
     rows = named_rows(read_snapshot(spark, snapshot), alias)
     if condition is None:
         return rows
-    return rows.where(dml_condition(JvmSession(spark), txn, condition, "DELETE", alias).column)
+    asked = WriteOptions.parse({}, lambda key: spark.conf.get(key, None))
+    where = dml_condition(
+        JvmSession(spark), txn, condition, "DELETE", alias, allows_exists=asked.allows_exists
+    )
+    return rows.where(where.column)
 
 
 def plan_update(
@@ -73,6 +78,8 @@ def plan_merge(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> Dat
         evolves=request.evolves or asked.merges_schema,
         widening=asked.widening,
         tells_before=False,
+        moment=Moment(jvm),
+        own_columns=request.own_columns,
     )
     resolution = resolve_merge(names, request.condition, request.clauses)
     evolve(txn, resolution.schema)

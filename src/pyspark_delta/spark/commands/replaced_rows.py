@@ -1,13 +1,13 @@
 """Which rows of a table an overwrite takes away: all, whole partitions, or those of a condition.
 
 Files that lose all of their rows are removed as they are; of the others, the rows that stay are
-written anew, or those that go are named by a vector (`marked_rows`).  A condition on partition
-columns alone is answered by the log, without a job.
+written anew, or those that go are named by a vector (`overwritten_rows` finds them).  A condition
+on partition columns alone is answered by the log, without a job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -33,24 +33,16 @@ from pyspark_delta.kernel.scan.predicates import (
     compare,
     conjunction,
     disjunction,
-    has_unknown,
 )
 from pyspark_delta.kernel.scan.predicates import Column as Named
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.chosen_rows import (
-    FILE_PATH,
-    chosen_rows,
-    location_of,
-    paths_by_location,
-)
+from pyspark_delta.spark.chosen_rows import chosen_rows
 from pyspark_delta.spark.expressions import predicate_of
 from pyspark_delta.spark.jvm.conditions import Condition, resolved_condition
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.named_rows import Called, named_rows
 from pyspark_delta.spark.reader import TIME_ZONE
 
-Matching = Callable[[DataFrame], DataFrame]
-_FILE = "__delta_file"
 # So many partitions are named to those who check for conflicts; more mean the whole table.
 _MOST_NAMED_PARTITIONS = 64
 
@@ -62,7 +54,7 @@ class Replaced:
     `files` go as a whole or lose some rows; `kept` are the rows of the latter that stay, None
     when there are none.  `vectors` are the actions that put vectors on other files, which stay.
     `deleted` are the rows that go, None when files and vectors tell all there is to know of them.
-    `num_rows` counts them, None when nobody knows.
+    `num_rows` counts them, None when nobody knows; `num_kept` counts those of `kept`.
     """
 
     files: tuple[AddFile, ...] = ()
@@ -70,6 +62,7 @@ class Replaced:
     kept: DataFrame | None = field(default=None, hash=False)
     deleted: DataFrame | None = field(default=None, hash=False)
     num_rows: int | None = 0
+    num_kept: int = 0
 
     @property
     def marked(self) -> list[AddFile]:
@@ -80,10 +73,6 @@ class Replaced:
         """What takes the rows out of the table."""
         gone = [file.remove(now_ms, data_change=data_change) for file in self.files]
         return [*gone, *self.vectors]
-
-
-Marking = Callable[[Matching, pa.Table], Replaced]
-"""Finds the rows of files that match, and puts vectors on the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +88,8 @@ class RowCondition:
 
     def names_only(self, columns: Sequence[str]) -> bool:
         """Whether it looks at no other columns than these, however it spells their names."""
+        if self.resolved.has_subquery:
+            return False  # it looks at other tables
         known = {name.lower() for name in columns}
         return all(name.lower() in known for name in self.resolved.columns)
 
@@ -114,18 +105,20 @@ def row_condition(
     txn: OptimisticTransaction,
     condition: Column,
     *,
-    operation: str = "An overwrite",
-    alias: Called = None,
+    operation: str,
+    alias: Called,
+    allows_exists: bool = False,
 ) -> RowCondition:
     """A condition on the table's columns; Spark's AnalysisException when it makes no sense.
 
-    `alias` is what it calls the table, `operation` what an error says that it is for.
+    `alias` is what it calls the table, `operation` what an error says that it is for.  Of
+    subqueries it may hold those of EXISTS, with `allows_exists`.
     """
     metadata = txn.metadata
     zone = _zone(jvm)
     rows = _no_rows(jvm, txn)
     resolved = resolved_condition(jvm, named_rows(rows, alias), condition)
-    if resolved.has_subquery:
+    if resolved.has_subquery and not (allows_exists and resolved.asks_existence):
         raise OperationNotAllowedError(
             "DELTA_UNSUPPORTED_SUBQUERY", operation=operation, cond=resolved.sql
         )
@@ -133,31 +126,6 @@ def row_condition(
     predicate = FALSE if asked is None else predicate_of(asked, time_zone=zone)
     bound = bind(predicate, metadata.schema, time_zone=zone, lenient=True)
     return RowCondition(column=condition, resolved=resolved, predicate=bound)
-
-
-def rows_where(
-    jvm: JvmSession,
-    txn: OptimisticTransaction,
-    condition: RowCondition,
-    *,
-    marking: Marking | None = None,
-) -> Replaced:
-    """The rows for which the condition is true; by vectors with `marking`, where it asks rows."""
-    by_partition = condition.names_only(txn.metadata.partition_columns)
-    files = txn.filter_files(condition.predicate, by_row=marking is not None)
-    if by_partition and not has_unknown(condition.predicate):
-        whole = tuple(add_files(whole_files(jvm, txn, condition, files)))
-        return Replaced(files=whole, num_rows=num_live_rows(whole))
-
-    def matching(rows: DataFrame) -> DataFrame:
-        return rows.where(condition.column)
-
-    def others(rows: DataFrame) -> DataFrame:
-        return rows.where(~F.coalesce(condition.column, F.lit(False)))
-
-    if marking is not None and not by_partition:
-        return marking(matching, files)
-    return _rows_that(jvm, txn, files, matching, others, tells_rows=not by_partition)
 
 
 def whole_files(
@@ -173,33 +141,6 @@ def whole_files(
     partitions = partition_columns_table(files, txn.metadata, zone=zone_named(zone))
     passed = evaluate(condition.predicate, partitions, txn.schema, time_zone=zone)
     return files.filter(pc.fill_null(passed, False))
-
-
-def rows_matching(
-    jvm: JvmSession,
-    txn: OptimisticTransaction,
-    source: DataFrame,
-    condition: Column,
-    alias: str,
-    *,
-    marking: Marking | None = None,
-) -> Replaced:
-    """The rows that a row of `source` matches; `alias` is what the condition calls the table.
-
-    With `marking` they go by vectors.
-    """
-
-    def joined(kind: str) -> Matching:
-        def join(rows: DataFrame) -> DataFrame:
-            return rows.alias(alias).join(source, condition, kind)
-
-        return join
-
-    matching = joined("left_semi")
-    files = txn.filter_files(by_row=marking is not None)
-    if marking is not None:
-        return marking(matching, files)
-    return _rows_that(jvm, txn, files, matching, joined("left_anti"), tells_rows=True)
 
 
 def partitions_of(
@@ -238,37 +179,6 @@ def hidden_columns(txn: OptimisticTransaction) -> StructType:
     return StructType(tuple(StructField(name, LONG) for name in names))
 
 
-def _rows_that(
-    jvm: JvmSession,
-    txn: OptimisticTransaction,
-    files: pa.Table,
-    matching: Matching,
-    others: Matching,
-    *,
-    tells_rows: bool,
-) -> Replaced:
-    """Find the rows of `files` that match, by a job that counts them in each file.
-
-    `tells_rows` says that a change feed has to be told of each.
-    """
-    if not files.num_rows:
-        return Replaced()
-    located = _rows(jvm, txn, files).withColumn(_FILE, F.col(FILE_PATH))
-    counted = matching(located).groupBy(_FILE).count().collect()
-    names = paths_by_location(txn.log.store, files.column("path"))
-    counts = {names[location_of(row[0])]: int(row[1]) for row in counted}
-    paths = pa.array(list(counts), pa.string())
-    touched = files.filter(pc.is_in(files.column("path"), value_set=paths))
-    actions = tuple(add_files(touched))
-    partial = add_table(file for file in actions if _live_rows(file) != counts[file.path])
-    return Replaced(
-        files=actions,
-        kept=others(tracked(txn, _rows(jvm, txn, partial))) if partial.num_rows else None,
-        deleted=matching(_rows(jvm, txn, touched)) if tells_rows and actions else None,
-        num_rows=sum(counts.values()),
-    )
-
-
 def _no_rows(jvm: JvmSession, txn: OptimisticTransaction) -> DataFrame:
     """The table's columns under their own names, in a scan of no files.
 
@@ -277,11 +187,6 @@ def _no_rows(jvm: JvmSession, txn: OptimisticTransaction) -> DataFrame:
     plain = replace(txn.metadata, configuration={})
     files = ADD_SCHEMA.empty_table()
     return chosen_rows(jvm, txn.log.store, files, protocol=txn.protocol, metadata=plain)
-
-
-def _rows(jvm: JvmSession, txn: OptimisticTransaction, files: pa.Table) -> DataFrame:
-    store, metadata = txn.log.store, txn.metadata
-    return chosen_rows(jvm, store, files, protocol=txn.protocol, metadata=metadata)
 
 
 def tracked(txn: OptimisticTransaction, rows: DataFrame) -> DataFrame:

@@ -20,6 +20,7 @@ from pyspark_delta.errors.table import SchemaError
 from pyspark_delta.kernel.log.frames import add_table
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
 from pyspark_delta.kernel.protocol.operations import update
+from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.chosen_rows import chosen_rows
@@ -40,6 +41,7 @@ from pyspark_delta.spark.commands.dml_files import (
     must_change,
 )
 from pyspark_delta.spark.commands.dml_rows import (
+    NOTHING_AFFECTED,
     Affected,
     ChangedRows,
     DmlCondition,
@@ -56,6 +58,7 @@ from pyspark_delta.spark.located_rows import located_rows
 from pyspark_delta.spark.reader import read_snapshot
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_reads import TableReads
+from pyspark_delta.spark.transactions import start_transaction
 
 _SPARK_SAYS = ("DELTA_MISSING_SET_COLUMN", "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE")
 
@@ -75,25 +78,53 @@ def run_update(
     Fields of structs go by position, unless `structs_by_name`.
     """
     asked = WriteOptions.parse({}, lambda key: spark.conf.get(key, None))
-    txn = log.start_transaction()
-    if not must_change(spark, txn, asked):
-        return Affected(version=None, num_rows=0)
+    txn: OptimisticTransaction | None = start_transaction(spark, log)
+    while txn is not None:
+        if not must_change(spark, txn, asked):
+            return NOTHING_AFFECTED
+        request = _Request(given, condition, alias, structs_by_name)
+        with StagedFiles(txn) as staged:
+            done, txn = _run_on(DmlFiles(JvmSession(spark), txn, staged, asked), log, request)
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """An UPDATE as it was asked for."""
+
+    given: Given
+    condition: Column | None
+    alias: Called
+    structs_by_name: bool
+
+
+def _run_on(
+    files: DmlFiles, log: DeltaLog, request: _Request
+) -> tuple[Affected, OptimisticTransaction | None]:
+    """Run an UPDATE and commit it; or the transaction on which it must run in place of this one.
+
+    That is one on an older version, which a query among the values reads.
+    """
     watch = Stopwatch()
-    jvm = JvmSession(spark)
-    with StagedFiles(txn) as staged, _names_by_spark(jvm, txn, given, alias):
-        assignments = parse_assignments(jvm, given, txn.schema, alias)
-        files = DmlFiles(jvm, txn, staged, asked)
-        where = None if condition is None else dml_condition(jvm, txn, condition, "UPDATE", alias)
-        values = _Values(assignments, structs_by_name)
+    jvm, txn, alias = files.jvm, files.txn, request.alias
+    with _names_by_spark(jvm, txn, request.given, alias):
+        assignments = parse_assignments(jvm, request.given, txn.schema, alias)
+        asked = request.condition
+        where = None if asked is None else dml_condition(jvm, txn, asked, "UPDATE", alias)
+        values = _Values(assignments, request.structs_by_name)
         command = _Update(files, values, where, alias, watch)
         reads = command.reads(log)
+        if reads.sources:
+            older = reads.start_transaction(jvm.spark, log)
+            if older.read_version < txn.read_version:
+                return NOTHING_AFFECTED, older
         done = command.run()
-        reads.record(txn)
-        if not done.actions:
-            return Affected(version=None, num_rows=0)
-        predicates = [] if where is None else [where.text]
-        version = files.commit(done.actions, update(predicates), {**done.metrics, **watch.metrics})
-    return Affected(version=version, num_rows=done.num_rows)
+    reads.record(txn)
+    if not files.must_commit(done.actions):
+        return NOTHING_AFFECTED, None
+    predicates = [] if where is None else [where.text]
+    version = files.commit(done.actions, update(predicates), {**done.metrics, **watch.metrics})
+    return Affected(version=version, num_rows=done.num_rows), None
 
 
 @contextmanager
@@ -175,7 +206,16 @@ class _Update:
         changes = self._changes(with_vectors=with_vectors)
         self._watch.found()
         if not changes.num_rows:
-            return ChangedRows()
+            # Values that no column can take are refused all the same.
+            updated_rows(
+                self._jvm,
+                self._named(self._candidates.frame),
+                self._txn.metadata,
+                self._txn.protocol,
+                self._values.columns,
+                hidden=StructType(),
+            )
+            return ChangedRows(metrics=_metrics(FileChanges(), [], []))
         if files.writes_changes and not self._values.is_repeatable:
             # Whatever the values were, the feed tells those that are in the table.
             written = files.write(self._new_rows(changes))

@@ -16,19 +16,15 @@ from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.table import ConstraintError, OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.log.frames import add_table
 from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile, SetTransaction
-from pyspark_delta.kernel.protocol.properties import (
-    ENABLE_CHANGE_DATA_FEED,
-    property_value,
-)
 from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
 from pyspark_delta.kernel.protocol.schema_merge import STRICT
-from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType
+from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.chosen_rows import chosen_rows
 from pyspark_delta.spark.commands.auto_compact import is_auto_compacted, run_auto_compaction
-from pyspark_delta.spark.commands.dml_files import DmlFiles
-from pyspark_delta.spark.commands.marked_rows import marking_of
+from pyspark_delta.spark.commands.dml_files import CHANGE_TYPE, DmlFiles, check_conserved
+from pyspark_delta.spark.commands.dml_rows import DmlCondition, dml_condition
 from pyspark_delta.spark.commands.matched_rows import match_condition, matched
 from pyspark_delta.spark.commands.optimized_rows import optimized_rows
 from pyspark_delta.spark.commands.overwrite_scope import (
@@ -38,14 +34,11 @@ from pyspark_delta.spark.commands.overwrite_scope import (
     must_write,
     scope_of,
 )
+from pyspark_delta.spark.commands.overwritten_rows import rows_where
 from pyspark_delta.spark.commands.replaced_rows import (
-    Marking,
     Replaced,
-    RowCondition,
     hidden_columns,
     partitions_of,
-    row_condition,
-    rows_where,
     whole_table,
 )
 from pyspark_delta.spark.commands.write_definition import data_schema, define_table, merge_rules
@@ -54,6 +47,7 @@ from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.commands.write_request import WriteRequest
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.target_alias import without_alias
+from pyspark_delta.spark.recorded_stats import with_recorded_stats
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_places import new_table_properties
 from pyspark_delta.spark.table_reads import TableReads
@@ -64,9 +58,7 @@ from pyspark_delta.spark.table_rows import (
     table_rows,
     typed_violations,
 )
-from pyspark_delta.spark.writer import stage, stage_changes
-
-_CHANGE_TYPE = "_change_type"
+from pyspark_delta.spark.writer import stage
 
 
 def run_write(
@@ -85,7 +77,7 @@ def run_write(
     """
     asked = asked_options(spark, request)
     reads = TableReads.of(log, data)
-    txn = reads.start_transaction(log)
+    txn = reads.start_transaction(spark, log)
     if not must_write(spark, txn, request, asked):
         return None
     scope = scope_of(txn, request, asked)
@@ -114,8 +106,9 @@ def run_write(
         if committing is not None:
             committing()
         staged.offer()
-        committed = txn.commit_if_needed(
-            actions,
+        records = txn.commit if not actions and asked.records_empty else txn.commit_if_needed
+        committed = records(
+            with_recorded_stats(actions, txn, asked.conf),
             operation,
             tags={PRESERVED_TAG: "true"} if done.keeps_ids(txn) else None,
             user_metadata=asked.user_metadata,
@@ -173,10 +166,10 @@ class _Write:
             replaced = whole_table(self.txn)
         elif scope == "matching":
             condition = match_condition(self.asked, source, data, self.txn)
-            replaced = matched(self.jvm, self.txn, condition, marking=self._marking())
+            replaced = matched(self._files, condition)
         elif scope == "where":
             where = self._condition()
-            replaced = rows_where(self.jvm, self.txn, where, marking=self._marking())
+            replaced = rows_where(self._files, where)
             checks = self._checks(where)
             predicate = predicate or self._text(where)
         written = self._stage_rows(data, checks, predicate)
@@ -185,6 +178,7 @@ class _Write:
             replaced = partitions_of(self.jvm, self.txn, written, leaves_nulls=leaves_nulls)
         hidden = hidden_columns(self.txn)
         copied = [] if replaced.kept is None else self._stage(replaced.kept, hidden)
+        check_conserved("WRITE", written=copied, expected=replaced.num_kept)
         moved = moved_identity(self.txn.metadata, written, given=data.columns)
         if moved is not None:
             self.txn.move_identity_marks(moved)
@@ -196,14 +190,18 @@ class _Write:
             predicate=predicate,
         )
 
-    def _marking(self) -> Marking | None:
-        return marking_of(DmlFiles(self.jvm, self.txn, self.staged, self.asked))
+    @property
+    def _files(self) -> DmlFiles:
+        """The table's files; the write may have given it columns, which a condition may name."""
+        metadata = self.txn.metadata
+        return DmlFiles(self.jvm, self.txn, self.staged, self.asked, metadata=metadata)
 
-    def _condition(self) -> RowCondition:
+    def _condition(self) -> DmlCondition:
         """The condition of replaceWhere, which must be one that the settings allow."""
         asked, partitions = self.asked, self.txn.metadata.partition_columns
-        where = row_condition(self.jvm, self.txn, self._replace_where())
-        others = sorted(set(where.resolved.columns) - set(partitions))
+        condition = dml_condition(self.jvm, self.txn, self._replace_where(), "An overwrite", None)
+        resolved = condition.where.resolved
+        others = sorted(set(resolved.columns) - set(partitions))
         if others and not asked.can_replace_by_data:
             raise SchemaError(
                 "DELTA_NON_PARTITION_COLUMN_REFERENCE",
@@ -212,9 +210,9 @@ class _Write:
             )
         if others and not asked.data_change:
             raise OperationNotAllowedError(
-                "DELTA_REPLACE_WHERE_WITH_FILTER_DATA_CHANGE_UNSET", dataFilters=where.resolved.sql
+                "DELTA_REPLACE_WHERE_WITH_FILTER_DATA_CHANGE_UNSET", dataFilters=resolved.sql
             )
-        return where
+        return condition
 
     def _replace_where(self) -> Column:
         given = self.request.replace_where
@@ -224,11 +222,12 @@ class _Write:
         alias = self.asked.target_alias
         return condition if alias is None else without_alias(self.jvm, condition, alias)
 
-    def _checks(self, where: RowCondition) -> list[RowCheck]:
+    def _checks(self, condition: DmlCondition) -> list[RowCheck]:
         must_hold = self.asked.checks_replaced or not self.asked.can_replace_by_data
-        if not must_hold or not where.resolved.columns:
+        resolved = condition.where.resolved
+        if not must_hold or not resolved.columns:
             return []
-        return [RowCheck(name=f"EXPRESSION({where.resolved.sql})", condition=where.column)]
+        return [RowCheck(name=f"EXPRESSION({resolved.sql})", condition=condition.column)]
 
     def _stage_rows(
         self, data: DataFrame, checks: list[RowCheck], predicate: str | None
@@ -275,34 +274,25 @@ class _Write:
 
     def _changes(self, replaced: Replaced, written: list[AddFile]) -> list[AddCDCFile]:
         """Rows for the change feed: all of them, or none where files say it all."""
-        metadata = self.txn.metadata
-        if replaced.deleted is None or not self.asked.data_change:
+        files, txn = self._files, self.txn
+        if replaced.deleted is None or not self.asked.data_change or not files.writes_changes:
             return []
-        if not property_value(metadata.configuration, ENABLE_CHANGE_DATA_FEED):
-            return []
-        log, protocol = self.txn.log, self.txn.protocol
         inserted = chosen_rows(
-            self.jvm, log.store, add_table(written), protocol=protocol, metadata=metadata
+            self.jvm,
+            txn.log.store,
+            add_table(written),
+            protocol=txn.protocol,
+            metadata=txn.metadata,
         )
         changed = [(replaced.deleted, "delete"), *([(inserted, "insert")] if written else [])]
         found: list[AddCDCFile] = []
         for rows, kind in changed:
-            files = stage_changes(
-                self.jvm,
-                log,
-                rows.withColumn(_CHANGE_TYPE, F.lit(kind)),
-                metadata,
-                protocol,
-                StructType((StructField(_CHANGE_TYPE, STRING),)),
-                options=self.asked.files,
-            )
-            self.staged.add(files)
-            found += files
+            found += files.write_changes(rows.withColumn(CHANGE_TYPE, F.lit(kind)))
         return found
 
-    def _text(self, where: RowCondition) -> str:
+    def _text(self, condition: DmlCondition) -> str:
         given = self.request.replace_where
-        return given if isinstance(given, str) else where.resolved.sql
+        return given if isinstance(given, str) else condition.where.resolved.sql
 
 
 def _assigned(

@@ -122,6 +122,21 @@ class WriteOptions:
         return _flag(self.conf, "replaceWhere.constraintCheck.enabled", default=True)
 
     @property
+    def records_empty(self) -> bool:
+        """Whether a command that changes nothing makes a commit all the same."""
+        return not _flag(self.conf, "skipRecordingEmptyCommits", default=True)
+
+    @property
+    def counts_by_log(self) -> bool:
+        """Whether rows of files that go as a whole are counted, by the statistics in the log."""
+        return _flag(self.conf, "dmlMetricsFromMetadata.enabled", default=True)
+
+    @property
+    def allows_exists(self) -> bool:
+        """Whether the condition of a DELETE may ask if a query has rows."""
+        return _flag(self.conf, "delete.allowExistsSubquery")
+
+    @property
     def widening(self) -> TypeWideningMode:
         """How far a merge may widen the types of a table that allows it."""
         text = self.conf(f"{_DELTA}typeWidening.allowAutomaticWidening") or "always"

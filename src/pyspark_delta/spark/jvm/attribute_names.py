@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from pyspark.sql import Column
 
 from pyspark_delta.spark.jvm.catalyst import expression_of
@@ -16,6 +19,23 @@ def parse_attribute_name(jvm: JvmSession, text: str) -> tuple[str, ...]:
     if text.isidentifier():
         return (text,)
     return tuple(items(jvm.static(_UNRESOLVED, "parseAttributeName")(text)))
+
+
+def column_path(jvm: JvmSession, plan: Any, parts: Sequence[str]) -> tuple[str, ...] | None:
+    """The column or field of a plan that a name means, without what the plan is called before it.
+
+    None for a name that means nothing there; Spark's own error for a field that is not there.
+    """
+    resolver = jvm.session.sessionState().conf().resolver()
+    found = plan.resolve(jvm.seq(parts), resolver)
+    if not found.isDefined():
+        return None
+    node, num_fields = found.get(), 0
+    if node.nodeName() == "Alias":
+        node = node.child()
+    while node.nodeName() != "AttributeReference":
+        node, num_fields = node.children().head(), num_fields + 1
+    return tuple(parts[len(parts) - num_fields - 1 :])
 
 
 def is_default_keyword(jvm: JvmSession, value: Column) -> bool:

@@ -19,14 +19,19 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 _COLUMNS = "org.apache.spark.sql.classic.ExpressionUtils$"
 _WRONG_DEFAULT = "INVALID_DEFAULT_VALUE.DATA_TYPE"
+_FOLLOWS_ANSI = "spark.databricks.delta.updateAndMergeCastingFollowsAnsiEnabledFlag"
 
 
 class StorePolicy(Enum):
-    """How a value becomes one of its column's type: Spark's `spark.sql.storeAssignmentPolicy`."""
+    """How a value becomes one of its column's type: Spark's `spark.sql.storeAssignmentPolicy`.
+
+    Spark knows no `ANSI_CAST`: it is ANSI with the errors of a CAST that somebody wrote.
+    """
 
     ANSI = "ANSI"
     STRICT = "STRICT"
     LEGACY = "LEGACY"
+    ANSI_CAST = "ANSI_CAST"
 
 
 def column_of(jvm: JvmSession, expression: Any) -> Column:
@@ -57,10 +62,27 @@ def store_policy(jvm: JvmSession) -> StorePolicy:
     return StorePolicy(str(jvm.session.sessionState().conf().storeAssignmentPolicy().toString()))
 
 
+def assignment_policy(jvm: JvmSession) -> StorePolicy:
+    """The policy of the session for values that UPDATE and MERGE set.
+
+    It can be told to follow `spark.sql.ansi.enabled` instead, as delta-spark once did.
+    """
+    if str(jvm.spark.conf.get(_FOLLOWS_ANSI, "false")).lower() != "true":
+        return store_policy(jvm)
+    is_ansi = jvm.session.sessionState().conf().ansiEnabled()
+    return StorePolicy.ANSI_CAST if is_ansi else StorePolicy.LEGACY
+
+
 def can_store(jvm: JvmSession, own: DataType, wanted: DataType) -> bool:
     """Whether a column of the type `wanted` takes values of `own` under the ANSI policy."""
     cast = jvm.java_class(f"{_EXPRESSIONS}.Cast$")
     return bool(cast.canANSIStoreAssign(jvm.data_type(own), jvm.data_type(wanted)))
+
+
+def can_cast(jvm: JvmSession, own: DataType, wanted: DataType) -> bool:
+    """Whether Spark casts between these types, and can tell that no key of a map becomes null."""
+    cast = jvm.java_class(f"{_EXPRESSIONS}.Cast$")
+    return bool(cast.canCast(jvm.data_type(own), jvm.data_type(wanted)))
 
 
 def can_up_cast(jvm: JvmSession, own: DataType, wanted: DataType) -> bool:
@@ -97,15 +119,15 @@ def stored_as(
     """`value` cast for a column of that type and name, whatever the session's ANSI mode.
 
     ANSI fails on what does not fit, and names the column when a number is too large
-    (`can_overflow`); STRICT refuses types that could lose anything, when the plan is analysed;
-    LEGACY stores null or wraps.
+    (`can_overflow`), which ANSI_CAST does not; STRICT refuses types that could lose anything, when
+    the plan is analysed; LEGACY stores null or wraps.
     """
     child, wanted = expression_of(jvm, value), jvm.data_type(data_type)
     if policy is StorePolicy.STRICT:
         upcast = jvm.java_class(f"{_EXPRESSIONS}.UpCast")
         return column_of(jvm, upcast(child, wanted, jvm.seq([])))
     modes = jvm.java_class(f"{_EXPRESSIONS}.EvalMode$")
-    mode = modes.ANSI() if policy is StorePolicy.ANSI else modes.LEGACY()
+    mode = modes.LEGACY() if policy is StorePolicy.LEGACY else modes.ANSI()
     cast = jvm.java_class(f"{_EXPRESSIONS}.Cast")(child, wanted, jvm.none(), mode)
     if policy is StorePolicy.ANSI and can_overflow:
         cast = jvm.java_class(f"{_EXPRESSIONS}.CheckOverflowInTableInsert")(cast, name)

@@ -39,6 +39,11 @@ def is_steady(jvm: JvmSession, frame: DataFrame) -> bool:
     return nodes.count(_RELATION) == len(sources_in(frame))
 
 
+def output_set(frame: DataFrame) -> Any:
+    """The columns of a DataFrame as Spark tells them from those of others."""
+    return frame._jdf.queryExecution().analyzed().outputSet()
+
+
 def stored_bytes(jvm: JvmSession, checkpointed: DataFrame) -> int:
     """How much a local checkpoint holds, in memory and on disk."""
     number = checkpointed._jdf.queryExecution().analyzed().rdd().id()

@@ -22,12 +22,15 @@ from pyspark_delta.kernel.protocol.types import DataType
 from pyspark_delta.spark.jvm.catalyst import column_of, expression_of
 from pyspark_delta.spark.jvm.filters import Filter, filters_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.moments import Moment
 from pyspark_delta.spark.jvm.plans import plan_frame
 from pyspark_delta.spark.jvm.table_plan import quoted_name
+from pyspark_delta.spark.jvm.tree_functions import transformed
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical"
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
+_ATTRIBUTE = "AttributeReference"
 _SHOWN_FIELDS = 25
 _OF_MANY_ROWS = frozenset({"Aggregate", "Window", "Generate"})
 # Two columns that are equal: the optimizer, which takes longer than all else here, leaves it so.
@@ -52,13 +55,15 @@ class Found:
 
     `types` has None for a type that no table has.  `is_plain` is false when they need more than
     the rows that they are looked up in, one by one: aggregates, windows, generators.  `needs` is
-    then the first node of the plan that they need, such as `Window`.
+    then the first node of the plan that they need, such as `Window`.  `has_queries` says that
+    queries stand in them.
     """
 
     listed: Any = field(hash=False)  # a Scala sequence of Alias
     types: Mapping[str, DataType | None] = field(hash=False)
     is_plain: bool
     needs: str | None = None
+    has_queries: bool = False
 
     def expression(self, name: str) -> Any:
         """The Catalyst expression of that name."""
@@ -84,9 +89,13 @@ def joined_scope(jvm: JvmSession, source: Scope, target: Scope) -> Scope:
 
 
 def find(
-    jvm: JvmSession, scope: Scope, named: Mapping[str, Column], texts: Mapping[str, str]
+    jvm: JvmSession,
+    scope: Scope,
+    named: Mapping[str, Column],
+    texts: Mapping[str, str],
+    moment: Moment,
 ) -> Found:
-    """Look up columns, and SQL texts, over a scope, all in one analysis.
+    """Look up columns, and SQL texts, over a scope, all in one analysis; `moment` is their time.
 
     Spark's AnalysisException when one of them makes no sense there.
     """
@@ -102,7 +111,12 @@ def find(
         return Found(listed=None, types=types, is_plain=False, needs=_needed(plan, scope))
     fields = json.loads(plan.schema().json())["fields"]
     types = {name: _type(each["type"]) for name, each in zip(names, fields, strict=True)}
-    return Found(listed=plan.projectList(), types=types, is_plain=True)
+    return Found(
+        listed=moment.fixed(plan).projectList(),
+        types=types,
+        is_plain=True,
+        has_queries=not plan.subqueries().isEmpty(),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +139,7 @@ def key_pairs(jvm: JvmSession, source: Scope, target: Scope, condition: Column) 
     return [
         KeyPair(str(own.name()), column_of(jvm, own), column_of(jvm, other))
         for other, own in pairs
-        if own.nodeName() == "AttributeReference"
+        if own.nodeName() == _ATTRIBUTE
     ]
 
 
@@ -214,41 +228,43 @@ def sql_of(jvm: JvmSession, column: Column) -> str:
 
 
 def as_target_column(
-    jvm: JvmSession, column: Column, scopes: Sequence[Scope], table: Sequence[str]
+    jvm: JvmSession, column: Column, scope: Scope, own: Sequence[Any], table: Sequence[str]
 ) -> Column:
     """A column of another DataFrame over the target, `DeltaTable.toDF()` say, found by its name.
 
-    Columns of `scopes` stay as they are; `table` is what the target is called.
+    `own` are the sets of columns that such frames have, `table` is what the target is called.
+    Columns of the scope, and of frames that nobody knows, stay as they are.
     """
-    jvm.accept_callbacks()
-    renamed = _ByName(jvm, [scope.plan.outputSet() for scope in scopes], table)
-    return column_of(jvm, expression_of(jvm, column).transform(renamed))
+    known = scope.plan.outputSet()
+    unresolved = jvm.java_class("org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute")
 
-
-class _ByName:
-    """Scala's partial function from an expression to another, which Catalyst asks for each node."""
-
-    def __init__(self, jvm: JvmSession, known: Sequence[Any], table: Sequence[str]) -> None:
-        self._jvm = jvm
-        self._known = known
-        self._table = table
-
-    def isDefinedAt(self, node: Any) -> bool:
-        return True
-
-    def applyOrElse(self, node: Any, default: Any) -> Any:
-        if node.nodeName() != "AttributeReference":
+    def by_name(node: Any) -> Any:
+        if node.nodeName() != _ATTRIBUTE or known.contains(node):
             return node
-        if any(known.contains(node) for known in self._known):
+        if not any(each.contains(node) for each in own):
             return node
-        unresolved = "org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute"
-        parts = [*self._table, str(node.name())]
-        return self._jvm.java_class(unresolved)(self._jvm.seq(parts))
+        return unresolved(jvm.seq([*table, str(node.name())]))
 
-    class Java:
-        """What Py4J asks for."""
+    return column_of(jvm, transformed(jvm, expression_of(jvm, column), by_name))
 
-        implements = ("scala.PartialFunction",)
+
+def shared_columns(source: Scope, own: Sequence[Any]) -> list[Any]:
+    """Sets of those columns of a source that frames over the target have, too."""
+    found = [source.plan.outputSet().intersect(each) for each in own]
+    return [each for each in found if not each.isEmpty()]
+
+
+def name_among(jvm: JvmSession, column: Column, sets: Sequence[Any]) -> str | None:
+    """The name of a column in an expression that is in one of the sets; None when none is."""
+    found: list[str] = []
+
+    def look(node: Any) -> Any:
+        if node.nodeName() == _ATTRIBUTE and any(each.contains(node) for each in sets):
+            found.append(str(node.sql()))
+        return node
+
+    transformed(jvm, expression_of(jvm, column), look)
+    return found[0] if found else None
 
 
 class JoinedRows:
@@ -293,7 +309,7 @@ class JoinedRows:
         """The rows of one side alone."""
         return cls(jvm, scope.plan, [each.listed for each in found if each.types])
 
-    def with_values(self, values: Mapping[str, Column]) -> JoinedRows:
+    def with_values(self, values: Mapping[str, Column], moment: Moment) -> JoinedRows:
         """The same rows with more named expressions, made of those that were looked up."""
         if not values:
             return self
@@ -302,7 +318,7 @@ class JoinedRows:
         listed = _concatenated(jvm, [self._listed], more)
         project = jvm.java_class(f"{_PLANS}.Project")(listed, self._plan)
         plan = plan_frame(jvm, project)._jdf.queryExecution().analyzed()
-        return JoinedRows(jvm, self._plan, [plan.projectList()])
+        return JoinedRows(jvm, self._plan, [moment.fixed(plan).projectList()])
 
     def select(self, choice: str, choice_name: str, texts: Mapping[str, str]) -> DataFrame:
         """First `choice`, then `texts`, which may name it; rows whose choice is null are left out.

@@ -8,8 +8,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.table import OperationNotAllowedError, TableNotFoundError
-from pyspark_delta.spark.catalog import log_of
+from pyspark_delta.spark.catalog import TableName, log_of
 from pyspark_delta.spark.commands.delete import run_delete
 from pyspark_delta.spark.commands.merge_clauses import Default, MergeClause
 from pyspark_delta.spark.commands.merge_request import MergeRequest
@@ -32,6 +33,7 @@ from pyspark_delta.spark.sql.changed_views import through_view
 from pyspark_delta.spark.sql.requests import Request, parsed_statement
 from pyspark_delta.spark.sql.targets import ChangedTable, changed_table, inserted_table
 from pyspark_delta.spark.table_merges import merge_into
+from pyspark_delta.spark.table_roots import table_root
 
 
 def run_change(request: Request) -> DataFrame | None:
@@ -80,7 +82,7 @@ def _found(request: Request) -> tuple[ChangedTable, ParsedChange] | None:
     if target is None:
         return None
     if not log_of(spark, target.table).table_exists:
-        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=target.table.shown)
+        raise _no_table(spark, target.table)
     if parsed.target.alias is not None:
         target = replace(target, called=(parsed.target.alias,))
     if target.view is not None:
@@ -94,6 +96,14 @@ def _found(request: Request) -> tuple[ChangedTable, ParsedChange] | None:
             path=snapshot.store.root_uri,
         )
     return target, parsed
+
+
+def _no_table(spark: SparkSession, name: TableName) -> DeltaError:
+    """What is wrong with a name or path that has no table: it may be a part of one."""
+    root = None if name.path is None else table_root(spark, name.path)
+    if root is None:
+        return TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=name.shown)
+    return OperationNotAllowedError("DELTA_UNEXPECTED_PARTIAL_SCAN", path=root)
 
 
 def _target(spark: SparkSession, name: Sequence[str], verb: str) -> ChangedTable | None:
