@@ -29,6 +29,7 @@ from pyspark_delta.spark.jvm.merge_plan import (
     scope_of,
     shown_conditions,
 )
+from pyspark_delta.spark.jvm.moments import Moment
 
 
 @pytest.fixture
@@ -46,13 +47,13 @@ def test_expressions_stand_where_their_branch_is(jvm: JvmSession) -> None:
         "part": F.expr("10 / zero"),
         "where": F.expr("zero > 0"),
     }
-    found = find(jvm, both, named, {})
+    found = find(jvm, both, named, {}, Moment(jvm))
     assert found.is_plain
     assert named_columns(found.expression("on"), right) == ["id"]
-    assert not find(jvm, left, {"most": F.expr("max(id)")}, {}).is_plain
-    columns = find(jvm, right, {}, {"t0": "`id`"})
+    assert not find(jvm, left, {"most": F.expr("max(id)")}, {}, Moment(jvm)).is_plain
+    columns = find(jvm, right, {}, {"t0": "`id`"}, Moment(jvm))
     rows = JoinedRows.join(jvm, left, right, "Inner", found.expression("on"), [found, columns])
-    rows = rows.with_values({"twice": column_of(jvm, columns.expression("t0")) * 2})
+    rows = rows.with_values({"twice": column_of(jvm, columns.expression("t0")) * 2}, Moment(jvm))
     # A division by zero would fail, were it computed for every row.
     texts = {"id": "t0", "made": "CASE choice WHEN 1 THEN part ELSE twice END"}
     made = rows.select("CASE WHEN where THEN 1 WHEN t0 > 0 THEN 0 END", "choice", texts)
@@ -62,7 +63,7 @@ def test_expressions_stand_where_their_branch_is(jvm: JvmSession) -> None:
 def test_conditions_are_told_with_constants_computed(jvm: JvmSession) -> None:
     scope = scope_of(jvm.spark.range(3).selectExpr("id", "7L AS seven"))
     named = {"a": F.expr("id > 1 + 1"), "b": F.expr("seven BETWEEN 1 AND id")}
-    found = find(jvm, scope, named, {})
+    found = find(jvm, scope, named, {}, Moment(jvm))
     told = shown_conditions(jvm, [scope], {name: found.expression(name) for name in named})
     # That `seven` is 7 everywhere is the plan's affair.
     shown = {name: re.sub(r"#\d+L", "", text) for name, text in told.items()}
@@ -70,7 +71,7 @@ def test_conditions_are_told_with_constants_computed(jvm: JvmSession) -> None:
     # Code that the optimizer takes out of a projection stays where it is.
     is_large = F.udf(lambda number: number > 1, "boolean", useArrow=False)
     named = {"code": is_large("id")}
-    code = find(jvm, scope, named, {}).expression("code")
+    code = find(jvm, scope, named, {}, Moment(jvm)).expression("code")
     assert "#" in shown_conditions(jvm, [scope], {"code": code})["code"]
 
 
@@ -79,8 +80,8 @@ def test_a_small_side_is_broadcast(jvm: JvmSession, kind: str) -> None:
     source, target = jvm.spark.range(3).alias("s"), jvm.spark.range(1, 5)
     counted = source.observe("seen", F.count(F.lit(1)).alias("n"))
     left, right = scope_of(counted), named_scope(jvm, target, ("t",))
-    on = find(jvm, joined_scope(jvm, left, right), {"on": F.expr("t.id = s.id")}, {})
-    found = find(jvm, left, {}, {"s0": "id"})
+    on = find(jvm, joined_scope(jvm, left, right), {"on": F.expr("t.id = s.id")}, {}, Moment(jvm))
+    found = find(jvm, left, {}, {"s0": "id"}, Moment(jvm))
     rows = JoinedRows.join(
         jvm, left, right, kind, on.expression("on"), [found], broadcasts_source=True
     )
