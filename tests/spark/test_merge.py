@@ -261,7 +261,7 @@ def test_a_table_can_be_merged_with_itself(spark: SparkSession, table_path: Path
     # Columns of frames over the table are found by their names.
     source = handle.toDF().withColumn("id", F.col("id") + 1)
     on = source["id"] == handle.toDF()["id"] + 1
-    handle.merge(source, on).whenMatchedUpdate(set={"v": source["w"]}).execute()
+    handle.merge(source.alias("s"), on).whenMatchedUpdate(set={"v": "s.w"}).execute()
     assert table.rows == [(1, "x", "x")]
     old = spark.read.format("delta").option("versionAsOf", 0).load(str(table_path))
     handle.alias("t").merge(old.alias("s"), "false").whenNotMatchedInsertAll().execute()

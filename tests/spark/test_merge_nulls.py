@@ -78,8 +78,8 @@ def test_a_null_struct_stays_null_where_the_session_does_not_say_otherwise(
 def test_nulls_of_a_type_that_stays_and_nulls_in_arrays(
     spark: SparkSession, table_path: Path, setting: str
 ) -> None:
-    target = "id int, same struct<a: int>, l array<struct<a: int>>"
-    table = MergeTable.of(spark, table_path, target, (1, (1,), [(1,)]))
+    target = "id int, same struct<a: int>, l array<struct<a: int, c: int>>"
+    table = MergeTable.of(spark, table_path, target, (1, (1,), [(1, 2)]))
     given = "id int, same struct<a: int>, new struct<a: int>, l array<struct<a: int, b: int>>"
     source = table.data(given, (1, None, None, [None]), (2, None, None, [None]))
     merge = table.merge(source).whenMatchedUpdateAll().whenNotMatchedInsertAll()
@@ -88,7 +88,7 @@ def test_nulls_of_a_type_that_stays_and_nulls_in_arrays(
         table.done(table.merge(table.data(target, (1, None, [None]))).whenMatchedUpdateAll())
         assert table.rows == [(1, None, [None])]
         table.done(merge.withSchemaEvolution())
-    items = [(None, None)] if setting == WHOLE else [None]
+    items = [(None, None, None)] if setting == WHOLE else [None]
     assert table.read().columns == ["id", "same", "l", "new"]
     assert table.rows == [(1, (None,), items, (None,)), (2, None, items, None)]
 

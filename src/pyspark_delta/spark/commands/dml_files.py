@@ -53,6 +53,7 @@ from pyspark_delta.spark.commands.overwrite_scope import forget_session_version
 from pyspark_delta.spark.commands.replaced_rows import hidden_columns, num_live_rows
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.file_options import random_prefix
+from pyspark_delta.spark.jvm.catalyst import FOLLOWS_ANSI
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.located_rows import FILE, ROW, located_rows
 from pyspark_delta.spark.recorded_stats import with_recorded_stats
@@ -71,6 +72,12 @@ FileMode = Literal["vector", "remove", "rewrite"]
 _REWRITTEN_ABOVE = 0.95
 # Below so many rows a scan of what is gone costs nothing that anybody could feel.
 _SMALL_FILE_ROWS = 10_000
+# Which settings decide how values are cast, as an error about one tells them.
+_CASTING = {
+    "storeAssignmentPolicyFlag": "spark.sql.storeAssignmentPolicy",
+    "updateAndMergeCastingFollowsAnsiEnabledFlag": FOLLOWS_ANSI,
+    "ansiEnabledFlag": "spark.sql.ansi.enabled",
+}
 _CHANGE_COLUMNS = StructType((StructField(CHANGE_TYPE, STRING),))
 
 
@@ -253,7 +260,7 @@ class DmlFiles:
         """
         metadata = self.txn.metadata
         rows, planning = optimized_rows(self.jvm, rows, metadata, self._asked)
-        with _typed_failures():
+        with typed_failures():
             files = stage(
                 self.jvm,
                 self.txn.log,
@@ -270,7 +277,7 @@ class DmlFiles:
     def write_changes(self, rows: DataFrame) -> list[AddCDCFile]:
         """Write rows for the change feed; they have the table's columns and `CHANGE_TYPE`."""
         names = [*self.txn.schema.names, CHANGE_TYPE]
-        with _typed_failures():
+        with typed_failures():
             files = stage_changes(
                 self.jvm,
                 self.txn.log,
@@ -449,8 +456,11 @@ def check_conserved(operation: str, *, written: Sequence[AddFile], expected: int
 
 
 @contextmanager
-def _typed_failures() -> Iterator[None]:
-    """Raise our error for a job that failed because of a row's values."""
+def typed_failures() -> Iterator[None]:
+    """Raise our error for a job that failed because of a row's values.
+
+    Rules of the table refuse rows, and columns values that do not fit.
+    """
     try:
         with typed_violations():
             yield
@@ -459,7 +469,7 @@ def _typed_failures() -> Iterator[None]:
             raise
         told = error.getMessageParameters() or {}
         facts = {name: told.get(name, "") for name in ("sourceType", "targetType", "columnName")}
-        raise SchemaError("DELTA_CAST_OVERFLOW_IN_TABLE_WRITE", **facts) from error
+        raise SchemaError("DELTA_CAST_OVERFLOW_IN_TABLE_WRITE", **facts, **_CASTING) from error
 
 
 def _num_live(file: AddFile) -> int:

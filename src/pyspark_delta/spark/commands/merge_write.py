@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.storagelevel import StorageLevel
 
-from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
+from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.types import StructType
@@ -28,6 +27,7 @@ from pyspark_delta.spark.commands.dml_files import (
     DmlFiles,
     FileChanges,
     check_conserved,
+    typed_failures,
 )
 from pyspark_delta.spark.commands.merge_clauses import ClauseKind, of_kind, tolerates_duplicates
 from pyspark_delta.spark.commands.merge_feed import change_rows
@@ -50,14 +50,12 @@ from pyspark_delta.spark.jvm.frame_facts import observed, release, running_once
 from pyspark_delta.spark.jvm.table_plan import quoted_name
 from pyspark_delta.spark.located_rows import LocatedRows, located_rows
 from pyspark_delta.spark.snapshot_source import SnapshotSource
-from pyspark_delta.spark.table_rows import typed_violations
 from pyspark_delta.spark.touched_rows import TouchedFile, touched_rows
 
 SOURCE_ROWS = "__delta_source_rows"
 """Under which name the rows of the source are counted while the join reads them."""
 
 _TOUCHED = "touched"
-_OVERFLOW = "CAST_OVERFLOW_IN_TABLE_INSERT"
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 
@@ -425,22 +423,11 @@ def _together(files: Sequence[TouchedFile]) -> tuple[TouchedFile, ...]:
 
 @contextmanager
 def _typed_errors() -> Iterator[None]:
-    """Our errors for rows that a job refuses, or that a task has lost.
-
-    Rules of the table refuse rows, and columns values that do not fit.
-    """
+    """Our errors for rows that a job refuses, or that a task has lost."""
     try:
-        with typed_violations():
+        with typed_failures():
             yield
     except JAVA_FAILURES as error:
         if any(_LOST in message for message in messages(error)):
             raise RowsLostError("DELTA_MERGE_MATERIALIZE_SOURCE_FAILED_REPEATEDLY") from error
-        if not isinstance(error, PySparkException) or error.getCondition() != _OVERFLOW:
-            raise
-        facts = error.getMessageParameters() or {}
-        raise SchemaError(
-            "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
-            sourceType=facts.get("sourceType"),
-            targetType=facts.get("targetType"),
-            columnName=facts.get("columnName"),
-        ) from error
+        raise

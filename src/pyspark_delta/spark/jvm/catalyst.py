@@ -19,7 +19,8 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 _COLUMNS = "org.apache.spark.sql.classic.ExpressionUtils$"
 _WRONG_DEFAULT = "INVALID_DEFAULT_VALUE.DATA_TYPE"
-_FOLLOWS_ANSI = "spark.databricks.delta.updateAndMergeCastingFollowsAnsiEnabledFlag"
+FOLLOWS_ANSI = "spark.databricks.delta.updateAndMergeCastingFollowsAnsiEnabledFlag"
+"""The setting by which UPDATE and MERGE cast as Spark does, and not as INSERT."""
 
 
 class StorePolicy(Enum):
@@ -67,7 +68,7 @@ def assignment_policy(jvm: JvmSession) -> StorePolicy:
 
     It can be told to follow `spark.sql.ansi.enabled` instead, as delta-spark once did.
     """
-    if str(jvm.spark.conf.get(_FOLLOWS_ANSI, "false")).lower() != "true":
+    if str(jvm.spark.conf.get(FOLLOWS_ANSI, "false")).lower() != "true":
         return store_policy(jvm)
     is_ansi = jvm.session.sessionState().conf().ansiEnabled()
     return StorePolicy.ANSI_CAST if is_ansi else StorePolicy.LEGACY
