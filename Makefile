@@ -39,7 +39,7 @@ bench: $(STAMP) java ## speed and memory beside other implementations, as ratios
 	$(BIN)/python -m bench $(ARGS)
 
 fuzz: $(STAMP) java ## the heavy runs: many more random cases, races and kills
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/properties tests/txn tests/spark/test_convert_kills.py tests/spark/test_stream_kills.py tests/spark/test_dml_kills.py tests/spark/test_statement_kills.py tests/spark/test_dml_concurrency.py tests/spark/test_dml_programs.py tests/spark/test_statement_kills.py -m "slow or not slow" $(ARGS)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/properties tests/txn tests/spark/test_convert_kills.py tests/spark/test_stream_kills.py tests/spark/test_dml_kills.py tests/spark/test_statement_kills.py tests/spark/test_dml_concurrency.py tests/spark/test_dml_programs.py -m "slow or not slow" $(ARGS)
 
 peers: # delta-spark, in an environment of its own
 	@scripts/peers.sh

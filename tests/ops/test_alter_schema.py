@@ -27,7 +27,6 @@ from pyspark_delta.kernel.ops.alter_schema import (
     spelled_columns,
 )
 from pyspark_delta.kernel.ops.column_paths import FoundColumn
-from pyspark_delta.kernel.ops.column_types import CHAR_KEY
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode, physical_paths
 from pyspark_delta.kernel.protocol.identity_columns import with_identity
@@ -35,6 +34,7 @@ from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
     BYTE,
+    CHAR_VARCHAR_KEY,
     DATE,
     DOUBLE,
     INTEGER,
@@ -73,7 +73,7 @@ def added(*path: str, kind: DataType = INTEGER, after: str | None = None) -> Add
 
 
 def declared(text: str) -> StructField:
-    return StructField("c", STRING, metadata={CHAR_KEY: text})
+    return StructField("c", STRING, metadata={CHAR_VARCHAR_KEY: text})
 
 
 def altered(

@@ -18,7 +18,12 @@ from pyspark_delta.errors.table import (
     TableNotFoundError,
 )
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.protocol.types import StructField, StructType, map_fields
+from pyspark_delta.kernel.protocol.types import (
+    CHAR_VARCHAR_KEY,
+    StructField,
+    StructType,
+    map_fields,
+)
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allow_places
 from pyspark_delta.spark.catalog_properties import is_told, metastore_properties
@@ -42,7 +47,7 @@ UPDATE_METASTORE = "spark.databricks.delta.catalog.update.enabled"
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:/")
 # What Spark itself reads of a column's metadata; how Delta keeps it is nobody's affair there.
-_SHOWN_METADATA = ("comment", "__CHAR_VARCHAR_TYPE_STRING")
+_SHOWN_METADATA = ("comment", CHAR_VARCHAR_KEY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

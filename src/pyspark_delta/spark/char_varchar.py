@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark_delta.kernel.protocol.types import StructField, StructType
+from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, StructField, StructType
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.sql_text import raw_type
 from pyspark_delta.spark.table_sql import TableSql
 
-CHAR_VARCHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 _AS_STRING_CONF = "spark.sql.legacy.charVarcharAsString"
 _LIMITED = re.compile(r"(?:var)?char\((\d+)\)")
 

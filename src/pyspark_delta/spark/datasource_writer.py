@@ -34,12 +34,12 @@ from pyspark_delta.kernel.protocol.identity_columns import identity_columns
 from pyspark_delta.kernel.protocol.operations import write
 from pyspark_delta.kernel.protocol.properties import validate_properties
 from pyspark_delta.kernel.protocol.schema_checks import check_writable as check_writable_schema
-from pyspark_delta.kernel.protocol.types import StructType, walk_fields
+from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, StructType, walk_fields
 from pyspark_delta.kernel.storage.uris import decode_path
 from pyspark_delta.kernel.txn.invariants import check_append_only
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.arrow_writer import CODECS, ArrowWriter
-from pyspark_delta.spark.commands.write_definition import CHAR_KEY, data_schema, define_table
+from pyspark_delta.spark.commands.write_definition import data_schema, define_table
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.commands.write_request import WriteRequest
 from pyspark_delta.spark.datasource import needs_enabling
@@ -209,7 +209,7 @@ def _check_rows_can_be_made(metadata: Metadata, data: StructType) -> None:
     """Refuse tables whose rows take Spark's expressions to check or to fill in."""
     schema = metadata.schema
     filled_in = [f for f in default_columns(schema) if data.get(f.name) is None]
-    texts = [f for _, f in walk_fields(schema) if CHAR_KEY in f.metadata]
+    texts = [f for _, f in walk_fields(schema) if CHAR_VARCHAR_KEY in f.metadata]
     needs: tuple[tuple[str, Iterable[object]], ...] = (
         ("CHECK constraints", check_constraints(metadata.configuration)),
         ("column invariants", invariants(schema)),

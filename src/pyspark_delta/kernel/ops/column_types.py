@@ -14,6 +14,7 @@ from pyspark_delta.kernel.ops.column_paths import FoundColumn
 from pyspark_delta.kernel.protocol.type_widening import can_widen
 from pyspark_delta.kernel.protocol.types import (
     BYTE,
+    CHAR_VARCHAR_KEY,
     DATE,
     DOUBLE,
     FLOAT,
@@ -35,7 +36,6 @@ from pyspark_delta.kernel.protocol.types import (
     map_fields,
 )
 
-CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 """Where a field's metadata has the type as it was declared, for CHAR and VARCHAR."""
 
 _DECLARED = re.compile(r"(char|varchar)\((\d+)\)", re.IGNORECASE)
@@ -52,16 +52,16 @@ _NESTED = (
 def declared_type(f: StructField) -> str | None:
     """The type that a CHAR or VARCHAR column was declared with; None for all others.
 
-    >>> declared_type(StructField("c", STRING, metadata={CHAR_KEY: "VARCHAR(5)"}))
+    >>> declared_type(StructField("c", STRING, metadata={CHAR_VARCHAR_KEY: "VARCHAR(5)"}))
     'varchar(5)'
     """
-    text = f.metadata.get(CHAR_KEY)
+    text = f.metadata.get(CHAR_VARCHAR_KEY)
     return text.lower() if isinstance(text, str) else None
 
 
 def with_declared(f: StructField, declared: StructField) -> StructField:
     """`f` declared as `declared` is."""
-    return f.with_metadata_items({CHAR_KEY: declared.metadata.get(CHAR_KEY)})
+    return f.with_metadata_items({CHAR_VARCHAR_KEY: declared.metadata.get(CHAR_VARCHAR_KEY)})
 
 
 def as_declared(f: StructField) -> StructField:

@@ -74,6 +74,9 @@ TIMESTAMP_NTZ = PrimitiveType("timestamp_ntz")
 VOID = PrimitiveType("void")
 VARIANT = PrimitiveType("variant")
 
+CHAR_VARCHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark keeps, in a field's metadata, which CHAR(n) or VARCHAR(n) a string is."""
+
 
 @dataclass(frozen=True, slots=True)
 class DecimalType(DataType):

@@ -25,6 +25,7 @@ from pyspark_delta.errors.table import InvalidPredicateError
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
     BOOLEAN,
+    CHAR_VARCHAR_KEY,
     DATE,
     DOUBLE,
     INTEGER,
@@ -77,7 +78,6 @@ from pyspark_delta.kernel.scan.predicates import (
 COLLATIONS_KEY = "__COLLATIONS"
 """Where a field says which collations its texts have; without it they compare by their bytes."""
 
-_CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 _EXACT = Context(prec=100)
 _MAX_DECIMAL_DIGITS = 38
 
@@ -130,7 +130,7 @@ def cast_literal(value: Literal, data_type: DataType, zone: tzinfo = UTC) -> Lit
 
 def has_binary_order(f: StructField) -> bool:
     """Whether text in a column compares by its bytes: no collation, no padding of CHAR."""
-    kind = f.metadata.get(_CHAR_KEY)
+    kind = f.metadata.get(CHAR_VARCHAR_KEY)
     padded = isinstance(kind, str) and kind.lower().startswith("char")
     return not padded and COLLATIONS_KEY not in f.metadata
 

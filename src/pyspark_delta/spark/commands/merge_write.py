@@ -19,9 +19,8 @@ from pyspark.storagelevel import StorageLevel
 from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
-from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, StructType
 from pyspark_delta.kernel.scan.predicates import FALSE, Predicate
-from pyspark_delta.spark.char_varchar import CHAR_VARCHAR_KEY
 from pyspark_delta.spark.column_alignment import aligned, column
 from pyspark_delta.spark.commands.dml_files import (
     DmlFiles,

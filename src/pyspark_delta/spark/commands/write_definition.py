@@ -37,6 +37,7 @@ from pyspark_delta.kernel.protocol.schema_merge import (
 )
 from pyspark_delta.kernel.protocol.type_widening import record_type_changes
 from pyspark_delta.kernel.protocol.types import (
+    CHAR_VARCHAR_KEY,
     VOID,
     StructField,
     StructType,
@@ -52,11 +53,16 @@ from pyspark_delta.spark.table_rows import filled_columns
 from pyspark_delta.spark.types import from_spark
 
 NewProperties = Callable[[Mapping[str, str]], Mapping[str, str]]
-CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 """Spark's mark of CHAR(n) and VARCHAR(n) in a column's metadata."""
 
 # Metadata of a column that says how another table keeps it.
-_FOREIGN_METADATA = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "parquet.field.", CHAR_KEY)
+_FOREIGN_METADATA = (
+    "delta.",
+    "CURRENT_DEFAULT",
+    "EXISTS_DEFAULT",
+    "parquet.field.",
+    CHAR_VARCHAR_KEY,
+)
 _CLUSTERING_FEATURE = "clustering"
 _PREVIEW = "typeWidening-preview"
 

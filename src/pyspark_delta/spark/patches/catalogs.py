@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType as SparkStructType
 from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.protocol.column_mapping import physical_path
 from pyspark_delta.kernel.protocol.domains import clustering_columns
-from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, StructType
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.spark.catalog import TableName, log_of, look_up, look_up_relation
 from pyspark_delta.spark.commands.create_table import TableDefinition, run_create_table
@@ -19,8 +19,6 @@ from pyspark_delta.spark.jvm.callback_errors import raised_again
 from pyspark_delta.spark.patches.said import Method, Wrap, source_name
 from pyspark_delta.spark.sql.path_names import with_path_names
 from pyspark_delta.spark.types import from_spark, to_spark_type
-
-_CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def _named(original: Method) -> Method:
@@ -110,7 +108,7 @@ def _columns(spark: Any, table: TableName) -> list[Column]:
         Column(
             name=f.name,
             description=f.comment,
-            dataType=f.metadata.get(_CHAR_KEY) or to_spark_type(f.data_type).simpleString(),
+            dataType=f.metadata.get(CHAR_VARCHAR_KEY) or to_spark_type(f.data_type).simpleString(),
             nullable=f.nullable,
             isPartition=f.name in metadata.partition_columns,
             isBucket=False,

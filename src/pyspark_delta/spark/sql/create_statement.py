@@ -37,6 +37,7 @@ from pyspark_delta.kernel.protocol.properties import (
     PROPERTIES,
 )
 from pyspark_delta.kernel.protocol.types import (
+    CHAR_VARCHAR_KEY,
     ArrayType,
     DataType,
     MapType,
@@ -48,7 +49,6 @@ from pyspark_delta.spark.sql.text_literals import text_literal
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Words that begin something else where a column may stand.
 _AMBIGUOUS = frozenset({"constraint", "primary", "foreign", "unique", "check"})
-_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _CLUSTERING_FEATURE = "clustering"
 
 
@@ -112,7 +112,7 @@ def _nested(f: StructField) -> str:
 
 
 def _column(f: StructField) -> str:
-    declared = f.metadata.get(_CHAR_VARCHAR)
+    declared = f.metadata.get(CHAR_VARCHAR_KEY)
     kind = declared.upper() if isinstance(declared, str) else sql_type(f.data_type)
     return " ".join((_quoted(f.name), kind, *_not_null(f), *_filled(f), *_comment(f)))
 

@@ -10,7 +10,7 @@ from pyspark_delta.errors.table import (
     PropertyError,
     TableNotFoundError,
 )
-from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType
+from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, STRING, StructField, StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.catalog import TableName, show_columns
 from pyspark_delta.spark.detail_frame import ForeignTable, detail_frame, foreign_detail_frame
@@ -45,7 +45,6 @@ _LINES = StructType(
         StructField("comment", STRING),
     )
 )
-_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _MOST_COMMITS = 2**31 - 9
 
 
@@ -107,7 +106,7 @@ def _column(request: Request, table: TableName, statement: ShowStatement) -> Dat
     f = newest(request.spark, table).schema.find(statement.column)
     if f is None or len(statement.column) > 1:
         return None
-    kind = f.metadata.get(_CHAR_VARCHAR) or f.data_type.simple_string
+    kind = f.metadata.get(CHAR_VARCHAR_KEY) or f.data_type.simple_string
     rows = [
         ("col_name", f.name),
         ("data_type", kind),
