@@ -5,16 +5,21 @@ Of two reasons to refuse a statement an engine may tell either, so conditions ar
 
 from __future__ import annotations
 
+import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.interop.engines import Pair
-from tests.interop.random_statements import script
+from tests.interop.random_scripts import script
 
 STEPS = 6
 SAMPLE = (3, 104)
+COMPARED = ("gave", "schema", "rows", "found", "counts", "changes")
+# What delta-spark cannot do: some MERGEs of a table into itself, values of a subquery over it.
+UNTOLD = ("DELTA_MERGE_RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT", "_LEGACY_ERROR_TEMP_1121")
 RUN = """
 from tests.interop import random_statements
 result = random_statements.run(spark, seed, steps, path)
@@ -36,16 +41,32 @@ def test_both_engines_do_the_same_in_many_more_cases(
 
 def check_script(pair: Pair, path: Path, seed: int) -> None:
     """Run a script by both, and compare what each of its statements left behind."""
-    ours, theirs = (
-        engine.python(RUN, seed=seed, steps=STEPS, path=path / name)
-        for name, engine in (("ours", pair.ours), ("theirs", pair.theirs))
-    )
+    with ThreadPoolExecutor(1) as beside:
+        waited = beside.submit(
+            pair.theirs.python, RUN, seed=seed, steps=STEPS, path=path / "theirs"
+        )
+        ours = pair.ours.python(RUN, seed=seed, steps=STEPS, path=path / "ours")
+        theirs = waited.result()
     settings = script(seed, STEPS).conf
     for own, other in zip(ours, theirs, strict=True):
+        if other.get("error") in UNTOLD:
+            return
         story = f"{ours[0]['text']}\n{own['text']}\n{settings}"
-        assert _left(own) == _left(other), f"{story}\n{own.get('said')}\n{other.get('said')}"
+        assert is_same(own, other), f"{story}\n{own}\n{other}"
+
+
+def is_same(own: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether a statement did the same in both engines."""
+    if "error" in other and _is_nothing(own.get("gave")):
+        # Without files to look at no value is cast here, and so none fails.
+        return bool(own["rows"] == other["rows"])
+    return _left(own) == _left(other)
+
+
+def _is_nothing(gave: list[str] | None) -> bool:
+    return bool(gave) and not any(json.loads(gave[0]).values())
 
 
 def _left(told: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: told.get(key) for key in ("gave", "schema", "rows", "changes")}
+    kept = {key: told.get(key) for key in COMPARED}
     return {**kept, "is_refused": "error" in told}

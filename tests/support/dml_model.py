@@ -1,4 +1,4 @@
-"""What DELETE, UPDATE and MERGE mean, said row by row in plain Python.
+"""What DELETE, UPDATE, MERGE and `replaceWhere` mean, said row by row in plain Python.
 
 Rows are dictionaries.  A table holds many small worlds, told apart by the column `w`: one command
 of Spark runs in all of them, and in each it is another case.  Conditions and values are written
@@ -136,9 +136,9 @@ class Clause:
 
 @dataclass(frozen=True)
 class Command:
-    """A change of the table; for a MERGE `on` and `clauses`, and `source` by world."""
+    """A change of the table; `rows` are new ones, or the source of a MERGE."""
 
-    kind: Literal["append", "delete", "update", "merge"]
+    kind: Literal["append", "delete", "update", "replace", "merge"]
     condition: Formula | None = None
     sets: Mapping[str, Formula] = field(default_factory=dict)
     on: Formula | None = None
@@ -157,24 +157,30 @@ class Outcome:
 
 def run(command: Command, rows: Sequence[Row], columns: Sequence[str]) -> Outcome:
     """What the command makes of `rows`; every world by itself comes to the same."""
-    if command.kind == "append":
-        return Outcome(
-            [*rows, *command.rows],
-            [("insert", row) for row in command.rows],
-            Counter(inserted=len(command.rows)),
-        )
     if command.kind == "merge":
         return _merged(command, rows, columns)
     done = Outcome([])
     for row in rows:
-        hit = command.condition is None or command.condition.value((row, None)) is True
-        if not hit:
+        if command.kind == "append" or not is_hit(command, row):
             done.rows.append(row)
-        elif command.kind == "delete":
-            _delete(done, row)
-        else:
+        elif command.kind == "update":
             _update(done, row, (row, None), command.sets)
+        else:
+            _delete(done, row)
+    for row in command.rows:
+        _insert(done, row)
     return done
+
+
+def is_hit(command: Command, row: Row) -> bool:
+    """Whether the condition of a DELETE, an UPDATE or a `replaceWhere` holds for a row."""
+    return command.condition is None or command.condition.value((row, None)) is True
+
+
+def _insert(done: Outcome, row: Row) -> None:
+    done.rows.append(row)
+    done.changes.append(("insert", row))
+    done.counts["inserted"] += 1
 
 
 def _delete(done: Outcome, row: Row) -> None:
@@ -234,10 +240,7 @@ def _merged(command: Command, rows: Sequence[Row], columns: Sequence[str]) -> Ou
         clause = _fired(command.clauses, "not matched", (None, source))
         if clause is not None:
             values = {n: f.value((None, source)) for n, f in _sets(clause, columns).items()}
-            new = {**dict.fromkeys(columns), **values}
-            done.rows.append(new)
-            done.changes.append(("insert", new))
-            done.counts["inserted"] += 1
+            _insert(done, {**dict.fromkeys(columns), **values})
     return done
 
 
@@ -371,16 +374,23 @@ def _random_values(rng: random.Random, side: Any) -> dict[str, Formula]:
 def random_command(
     rng: random.Random, worlds: int, payload: Callable[[], Any], *, is_apart: bool = False
 ) -> Command:
-    """A DELETE, an UPDATE, a MERGE or an append; when `is_apart`, another in each world.
+    """A DELETE, an UPDATE, a MERGE, new rows for others or beside them.
+
+    When `is_apart`, another in each world.
 
     Then worlds share only how many clauses of which kind there are, and the columns they set.
     """
     apart = worlds if is_apart else 1
-    kind = rng.choice(["append", "delete", "update", "merge", "merge", "merge"])
+    kind = rng.choice(["append", "replace", "delete", "update", "merge", "merge", "merge"])
     if kind == "append":
         return Command("append", rows=some_rows(rng, worlds, 3, payload))
     if kind == "delete":
         return Command("delete", condition=random_conditions(rng, "t", 2, apart))
+    if kind == "replace":
+        made = Command("replace", condition=random_conditions(rng, "t", 2, apart))
+        # Only rows that the condition holds for may take the place of others.
+        rows = [row for row in some_rows(rng, worlds, 3, payload) if is_hit(made, row)]
+        return replace(made, rows=rows)
     if kind == "update":
         condition = random_conditions(rng, "t", 2, apart)
         return Command("update", condition=condition, sets=random_sets(rng, "t", apart))

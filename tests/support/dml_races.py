@@ -108,9 +108,9 @@ def task_of(seed: int) -> Task:
 def _confined(command: Command, world: int) -> Command:
     """The same command in one world alone."""
     here = compared(column("t", "w"), "=", literal(world))
-    if command.kind in ("delete", "update"):
-        return replace(command, condition=_and(here, command.condition))
     rows = [row for row in command.rows if row["w"] == world]
+    if command.kind in ("delete", "update", "replace"):
+        return replace(command, condition=_and(here, command.condition), rows=rows)
     clauses = [_confined_clause(clause, here) for clause in command.clauses]
     on = command.on
     if on is not None and len(rows) % 2 == 0:
@@ -142,6 +142,10 @@ def run_task(spark: SparkSession, log: DeltaLog, task: Task) -> int | None:
     if command.kind == "merge":
         return _merge(spark, log, command)
     condition = None if command.condition is None else F.expr(without_side(command.condition).sql)
+    if command.kind == "replace":
+        data = frame_of(spark, command.rows).coalesce(1)
+        request = WriteRequest(mode="overwrite", replace_where=condition)
+        return run_write(spark, log, data, request)
     if command.kind == "delete":
         return run_delete(spark, log, condition).version
     sets = {name: F.expr(without_side(each).sql) for name, each in command.sets.items()}

@@ -156,6 +156,10 @@ def carried_out(
             merge = with_clause(merge, clause)
         return list(merge.execute().collect()[0])
     condition = without_side(command.condition).sql if command.condition else None
+    if command.kind == "replace":
+        overwrite = rows.coalesce(1).write.format("delta").mode("overwrite")
+        overwrite.option("replaceWhere", condition).save(str(path))
+        return None
     if command.kind == "delete":
         return list(table.delete(condition).collect()[0])
     sets = {name: without_side(formula).sql for name, formula in command.sets.items()}

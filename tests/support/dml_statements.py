@@ -9,13 +9,15 @@ from tests.support.dml_model import Clause, Command, Formula, without_side
 
 
 def statement(command: Command, path: Path, source: str) -> str:
-    """A DELETE, an UPDATE or a MERGE; `source` is the name of the view with a MERGE's rows."""
+    """A statement for anything but an append; `source` is the view with the command's rows."""
     target = f"delta.`{path}`"
     if command.kind == "merge":
         assert command.on is not None
         clauses = " ".join(_when(clause) for clause in command.clauses)
         return f"MERGE INTO {target} t USING {source} s ON {command.on.sql} {clauses}"
     where = f" WHERE {without_side(command.condition).sql}" if command.condition else ""
+    if command.kind == "replace":
+        return f"INSERT INTO {target} REPLACE{where} SELECT * FROM {source}"
     if command.kind == "delete":
         return f"DELETE FROM {target}{where}"
     sets = {name: without_side(formula) for name, formula in command.sets.items()}

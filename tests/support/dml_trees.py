@@ -121,7 +121,8 @@ class Node:
             return carried_out(self.spark, self.path, command, rows)
         rows.createOrReplaceTempView(_SOURCE)
         try:
-            return list(self.spark.sql(statement(command, self.path, _SOURCE)).collect()[0])
+            gave = self.spark.sql(statement(command, self.path, _SOURCE)).collect()
+            return None if command.kind == "replace" else list(gave[0])
         finally:
             self.spark.catalog.dropTempView(_SOURCE)
 
