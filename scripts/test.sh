@@ -13,7 +13,7 @@ fi
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 # Those of tests/spark that go with the others, so that both runs take about as long.
-with_others="st"
+with_others="stuv"
 "$python" -m pytest -m "not slow" --ignore-glob="tests/spark/test_[!$with_others]*" \
   -p no:cacheprovider >"$logs/others" 2>&1 &
 others=$!

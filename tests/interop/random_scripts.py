@@ -170,8 +170,7 @@ class _Writer:
 
     def _replace(self) -> str:
         """Rows for others that a condition tells; mostly such as it holds for."""
-        names = ("k", "p", "g")
-        column = self._rng.choice([each for each in self.columns if each.name in names])
+        column = self._rng.choice([each for each in self.columns if each.name in ("k", "p")])
         # Spark makes of a condition on a boolean one that delta-spark does not take.
         if column.type == "BOOLEAN":
             return self._append()

@@ -228,6 +228,8 @@ def test_a_store_that_cannot_be_made_says_why_without_its_secrets() -> None:
 
 
 def test_an_unreachable_store_is_a_typed_error(s3: S3Server) -> None:
+    # A socket that somebody still waits on takes connections, and then breaks them.
+    s3.shutdown()
     s3.server_close()
     with pytest.raises(StorageError) as caught:
         s3_table(s3).create(COMMIT, b"x")
