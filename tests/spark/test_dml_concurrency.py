@@ -183,6 +183,24 @@ def test_a_source_that_may_change_is_not_asked_for_its_keys(
     replay.check(spark, has_feed=False, is_tidy=True)
 
 
+def test_rows_that_no_clause_is_for_do_not_matter_to_a_merge(
+    spark: SparkSession, table_path: Path
+) -> None:
+    is_a = compared(column("t", "p"), "=", literal("a"))
+    clause = Clause("matched", "delete", condition=is_a)
+    first = merged("merge-a", [1, 2], clause)
+    replay = Replay.of_new_table(spark, table_path, keyed(*range(8)), VECTORS)
+
+    def appended(p: str) -> Task:
+        return Task(f"append {p}", Command("append", rows=[{**keyed(1)[0], "p": p}]))
+
+    replay.follow(race(spark, table_path, first, appended("b")))
+    with pytest.raises(ConcurrentAppendException):
+        race(spark, table_path, merged("again", [1, 3], clause), appended("a"))
+    replay.follow({3: appended("a")})
+    replay.check(spark, has_feed=False, is_tidy=True)
+
+
 def test_files_that_are_copied_are_no_ones_to_share(spark: SparkSession, table_path: Path) -> None:
     replay = Replay.of_new_table(spark, table_path, keyed(*range(8)), FEED)
     made = at_once(spark, table_path, [delete(1), update(2), merge(3)])

@@ -13,10 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pyspark_delta.errors.table import SchemaError, TableNotFoundError
+from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.properties import (
     ENABLE_CHANGE_DATA_FEED,
     property_value,
 )
+from pyspark_delta.kernel.scan.plan import select_files
+from pyspark_delta.kernel.scan.predicates import TRUE
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.commands.dml_files import DmlFiles, must_change
@@ -32,9 +35,9 @@ from pyspark_delta.spark.commands.merge_history import (
 )
 from pyspark_delta.spark.commands.merge_join import MergeRows
 from pyspark_delta.spark.commands.merge_layout import MergeLayout
-from pyspark_delta.spark.commands.merge_pruning import with_known_keys
+from pyspark_delta.spark.commands.merge_pruning import taken_rows, with_known_keys
 from pyspark_delta.spark.commands.merge_request import MergeRequest
-from pyspark_delta.spark.commands.merge_resolution import MergeNames, resolve_merge
+from pyspark_delta.spark.commands.merge_resolution import MergeNames, Resolution, resolve_merge
 from pyspark_delta.spark.commands.merge_source import MergeSource, merge_source
 from pyspark_delta.spark.commands.merge_targets import evolve
 from pyspark_delta.spark.commands.merge_write import (
@@ -132,9 +135,7 @@ class _Merge:
     def _run(self, source: MergeSource, reads: TableReads) -> MergeResult:
         txn, request = self._txn, self._request
         assert txn.snapshot is not None
-        target = located_rows(self._jvm, txn, txn.snapshot.files)
-        names = self._names(source, target)
-        resolution = resolve_merge(names, request.condition, request.clauses)
+        target, names, resolution = self._resolved(source, txn.snapshot)
         if source.is_small:
             resolution = with_known_keys(self._jvm, resolution, source.frame, txn.snapshot)
         if resolution.has_queries:
@@ -169,6 +170,24 @@ class _Merge:
             metrics |= self._times.metrics
             version = dml.commit(actions, merge_operation(resolution), metrics)
         return MergeResult(counts=done.counts, version=version, has_new_schema=has_new_schema)
+
+    def _resolved(
+        self, source: MergeSource, snapshot: Snapshot
+    ) -> tuple[LocatedRows, MergeNames, Resolution]:
+        """The rows of the target that clauses can be for, and what the MERGE means over them."""
+        condition, clauses = self._request.condition, self._request.clauses
+        target = located_rows(self._jvm, self._txn, snapshot.files)
+        names = self._names(source, target)
+        resolution = resolve_merge(names, condition, clauses)
+        taken = taken_rows(self._jvm, resolution, snapshot)
+        if taken == TRUE:
+            return target, names, resolution
+        files = select_files(snapshot, taken, time_zone=self._txn.time_zone)
+        if files.num_rows < snapshot.num_files:
+            target = located_rows(self._jvm, self._txn, files)
+            names = replace(names, target=target.frame)
+            resolution = resolve_merge(names, condition, clauses)
+        return target, names, replace(resolution, taken=taken)
 
     def _source(self) -> MergeSource:
         snapshot = self._txn.snapshot

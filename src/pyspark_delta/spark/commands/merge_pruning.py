@@ -1,6 +1,10 @@
-"""Files of a target that no source row can match, by the values that the source's keys have.
+"""Files of a target that no clause can be for: by what clauses ask, and by the source's keys.
 
-Before the join that is only for a small source beside a large target, and for columns that tell
+Where all clauses are for pairs that match, what their conditions ask of the target's row leaves
+out files, whatever the source is.
+
+The values that the source's keys have leave out files that no source row can match.  Before the
+join that is only for a small source beside a large target, and for columns that tell
 files apart: those that partition the table, and those whose values lie together in files.  The
 values become a part of the condition, so that Spark's own pushdown prunes partitions, skips files
 and row groups.
@@ -21,20 +25,51 @@ from pyspark_delta.kernel.protocol.stats import parse_bound, parse_stats
 from pyspark_delta.kernel.protocol.types import BINARY, DOUBLE, FLOAT, StructField, is_atomic
 from pyspark_delta.kernel.scan.binding import bind
 from pyspark_delta.kernel.scan.plan import mapping_mode, select_files
-from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, compare, conjunction
+from pyspark_delta.kernel.scan.predicates import (
+    TRUE,
+    Predicate,
+    compare,
+    conjunction,
+    disjunction,
+)
 from pyspark_delta.spark.commands.merge_resolution import Resolution
 from pyspark_delta.spark.commands.merge_source import MergeSource
 from pyspark_delta.spark.expressions import predicate_of
 from pyspark_delta.spark.jvm.failures import GATEWAY_FAILURES
 from pyspark_delta.spark.jvm.frame_facts import is_steady
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.merge_plan import is_in, key_filters, key_pairs, values_of
+from pyspark_delta.spark.jvm.merge_plan import (
+    filters_on,
+    is_in,
+    key_filters,
+    key_pairs,
+    values_of,
+)
 from pyspark_delta.spark.reader import TIME_ZONE
 
 # More values than this say little that files could be told apart by, and cost to compare.
 _MOST_VALUES = 10_000
 # A column whose values are in more than so many of the files does not tell these apart.
 _WIDE = 0.5
+
+
+def taken_rows(jvm: JvmSession, resolution: Resolution, snapshot: Snapshot) -> Predicate:
+    """What is true for every row of the target that a clause can be for.
+
+    TRUE where some clause is for rows that do not match: to these it matters what does.
+    """
+    clauses = resolution.of_kind("matched")
+    if len(clauses) < len(resolution.clauses):
+        return TRUE
+    zone = _zone(jvm)
+    asked = []
+    for each in clauses.values():
+        if each.condition is None:
+            return TRUE
+        condition = resolution.at_both.expression(each.condition)
+        parts = filters_on(jvm, condition, resolution.target)
+        asked.append(conjunction(predicate_of(part, time_zone=zone) for part in parts))
+    return bind(disjunction(asked), snapshot.metadata.schema, time_zone=zone, lenient=True)
 
 
 def with_known_keys(
@@ -86,10 +121,15 @@ def key_predicate(
         filters = key_filters(jvm, pairs, values_of(jvm, keys, _MOST_VALUES))
     except GATEWAY_FAILURES:
         return TRUE  # a conflict, then, and no other failure
-    zone = jvm.spark.conf.get(TIME_ZONE)
-    assert zone is not None
+    zone = _zone(jvm)
     found = (predicate_of(each, time_zone=zone) for each in filters)
     return conjunction(bind(each, schema, time_zone=zone, lenient=True) for each in found)
+
+
+def _zone(jvm: JvmSession) -> str:
+    zone = jvm.spark.conf.get(TIME_ZONE)
+    assert zone is not None
+    return zone
 
 
 def _is_exact(f: StructField | None) -> bool:

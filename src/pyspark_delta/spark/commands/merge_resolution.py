@@ -18,6 +18,7 @@ from pyspark_delta.kernel.protocol.type_widening import TypeWideningMode
 from pyspark_delta.kernel.protocol.types import (
     StructType,
 )
+from pyspark_delta.kernel.scan.predicates import TRUE, Predicate
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.commands.merge_clauses import ClauseKind, Default, MergeClause
 from pyspark_delta.spark.commands.merge_columns import (
@@ -69,6 +70,7 @@ class Resolution:
     will be; `before` has the text of each of its columns as the target has it now.
     `condition_columns` are those of the target that the condition names, `moment` is the time
     that all of it sees.  `has_queries` says that values come from queries, of the table perhaps.
+    `taken` is true for every row of the target that a clause can be for.
     """
 
     source: Scope
@@ -85,6 +87,7 @@ class Resolution:
     before: Mapping[str, str] = field(hash=False)
     condition_columns: tuple[str, ...] = ()
     has_queries: bool = False
+    taken: Predicate = TRUE
 
     def of_kind(self, *kinds: ClauseKind) -> dict[int, ClauseValues]:
         """The clauses of these kinds by their numbers."""

@@ -20,7 +20,7 @@ from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, StructType
-from pyspark_delta.kernel.scan.predicates import FALSE, Predicate
+from pyspark_delta.kernel.scan.predicates import FALSE, Predicate, conjunction
 from pyspark_delta.spark.column_alignment import aligned, column
 from pyspark_delta.spark.commands.dml_files import (
     DmlFiles,
@@ -295,8 +295,10 @@ class MergeJobs:
         if not asked:
             # No blind append, even where Spark saw that no row can match.
             self._txn.filter_files(FALSE, by_row=by_row)
+        taken = self._rows.resolution.taken
         for predicate in asked:
-            self._txn.filter_files(predicate, by_row=by_row, narrow=self._matching_keys)
+            read = conjunction((predicate, taken))
+            self._txn.filter_files(read, by_row=by_row, narrow=self._matching_keys)
 
     def _matching_keys(self) -> Predicate:
         snapshot = self._txn.snapshot

@@ -177,6 +177,17 @@ def key_filters(jvm: JvmSession, pairs: Sequence[KeyPair], values: Sequence[Any]
     return filters_of(jvm, jvm.seq([expression_of(jvm, each) for each in listed]))
 
 
+def filters_on(jvm: JvmSession, condition: Any, scope: Scope) -> list[Filter]:
+    """The parts of a condition that see a scope alone; all of them hold where it does."""
+    return filters_of(jvm, jvm.seq(_parts_on(condition, scope.plan.outputSet())))
+
+
+def _parts_on(condition: Any, own: Any) -> list[Any]:
+    if condition.nodeName() == "And":
+        return _parts_on(condition.left(), own) + _parts_on(condition.right(), own)
+    return [condition] if condition.references().subsetOf(own) else []
+
+
 def is_deterministic(expression: Any) -> bool:
     """Whether an expression gives the same for the same row each time."""
     return bool(expression.deterministic())
