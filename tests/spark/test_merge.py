@@ -375,7 +375,7 @@ def test_files_that_no_source_row_can_match_are_not_read(
         "t.v = s.id - 200": 4,
     }.items():
         chosen.clear()
-        merge = table.merge(source, condition).whenMatchedUpdate("false", {"v": "s.v"})
+        merge = table.merge(source, condition).whenMatchedUpdate("s.v = 0", {"v": "s.v"})
         assert table.done(merge) == (0, 0, 0)
         assert set(chosen) == {files}
     upsert = table.merge(source.union(spark.range(400, 401).selectExpr("id", "0L", "2L")))
