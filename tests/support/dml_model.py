@@ -376,9 +376,8 @@ def random_command(
 ) -> Command:
     """A DELETE, an UPDATE, a MERGE, new rows for others or beside them.
 
-    When `is_apart`, another in each world.
-
-    Then worlds share only how many clauses of which kind there are, and the columns they set.
+    When `is_apart`, another in each world: these share only how many clauses of which kind there
+    are, and the columns they set.
     """
     apart = worlds if is_apart else 1
     kind = rng.choice(["append", "replace", "delete", "update", "merge", "merge", "merge"])

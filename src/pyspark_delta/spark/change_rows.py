@@ -38,7 +38,7 @@ from pyspark_delta.spark.jvm.table_plan import (
     without_deleted_rows,
 )
 from pyspark_delta.spark.jvm.unions import coalesced_plan, union_plan
-from pyspark_delta.spark.reader import TIME_ZONE, prepare_for
+from pyspark_delta.spark.reader import prepare_for, session_zone
 from pyspark_delta.spark.scan_columns import files_schema, table_columns
 from pyspark_delta.spark.snapshot_source import VECTOR
 
@@ -203,7 +203,7 @@ def _plan(
     source = ChangeSource(
         ChosenFiles(table.store, files, protocol=table.protocol, metadata=metadata),
         marks,
-        jvm.spark.conf.get(TIME_ZONE) or "UTC",
+        session_zone(jvm.spark),
         is_told=is_told,
         has_ids=has_ids,
         key=None if table.key is None else f"{table.key} {how}",

@@ -18,7 +18,7 @@ from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.spark.allowed_places import allowed_stores
 from pyspark_delta.spark.jvm.filters import Filter
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.reader import TIME_ZONE, read_source
+from pyspark_delta.spark.reader import read_source, session_zone
 from pyspark_delta.spark.snapshot_source import SnapshotSource
 
 
@@ -52,7 +52,7 @@ def chosen_rows(
     chosen = ChosenFiles(store, files, protocol=protocol, metadata=metadata)
     source = ChosenSource(
         chosen,
-        jvm.spark.conf.get(TIME_ZONE) or "UTC",
+        session_zone(jvm.spark),
         allowed=lambda: allowed_stores(jvm.spark),
     )
     return read_source(jvm, source)

@@ -36,7 +36,7 @@ from pyspark_delta.spark.jvm.table_plan import (
     with_columns,
     without_deleted_rows,
 )
-from pyspark_delta.spark.reader import TIME_ZONE, prepare_for
+from pyspark_delta.spark.reader import prepare_for, session_zone
 from pyspark_delta.spark.scan_columns import files_schema, table_columns
 from pyspark_delta.spark.snapshot_source import BASE_ROW_ID, ROW_VERSION, VECTOR
 
@@ -112,7 +112,7 @@ class _LocatedSource(ChosenSource):
         self._without = without
         self._paths = paths.combine_chunks()
         self.snapshot = files
-        zone = jvm.spark.conf.get(TIME_ZONE) or "UTC"
+        zone = session_zone(jvm.spark)
         super().__init__(files, zone, allowed=lambda: allowed_stores(jvm.spark))
         self._partition_schema = self._partition_schema.add(StructField(FILE, LONG))
 

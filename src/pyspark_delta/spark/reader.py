@@ -40,6 +40,11 @@ _FILE_FIELDS = (
 )
 
 
+def session_zone(spark: SparkSession) -> str:
+    """The zone in which a session's days begin, and that of times which name none."""
+    return spark.conf.get(TIME_ZONE) or "UTC"
+
+
 def read_snapshot(
     spark: SparkSession,
     snapshot: Snapshot,
@@ -52,7 +57,7 @@ def read_snapshot(
     """
     source = SnapshotSource(
         snapshot,
-        spark.conf.get(TIME_ZONE) or "UTC",
+        session_zone(spark),
         is_time_travel=is_time_travel,
         allowed=lambda: allowed_stores(spark),
     )

@@ -18,7 +18,7 @@ from pyspark_delta.kernel.scan.arrow_types import arrow_schema
 from pyspark_delta.kernel.scan.locations import IS_ABSOLUTE, LOCATION, Locations
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allowed_stores
-from pyspark_delta.spark.reader import TIME_ZONE
+from pyspark_delta.spark.reader import session_zone
 from pyspark_delta.spark.scan_columns import shown_schema
 from pyspark_delta.spark.spark_errors import raises_spark_errors
 from pyspark_delta.spark.types import to_spark
@@ -84,7 +84,7 @@ class TableFacts(ABC):
     def _reader(self, columns: Iterable[str] | None, filter: str | None) -> pa.RecordBatchReader:
         snapshot = self._whole_log().update()
         allowed = allowed_stores(self._spark)
-        zone = self._spark.conf.get(TIME_ZONE) or "UTC"
+        zone = session_zone(self._spark)
         plan = snapshot.plan(columns, filter, allowed_roots=allowed, time_zone=zone)
         batches = read_planned(plan, snapshot.store, allowed_roots=allowed)
         return pa.RecordBatchReader.from_batches(arrow_schema(plan.schema), batches)

@@ -23,7 +23,7 @@ from pyspark_delta.spark.jvm.path_catalog import PATH_CATALOG, PATH_DATABASE, ve
 from pyspark_delta.spark.jvm.plans import move_cached, table_plan
 from pyspark_delta.spark.jvm.table_plan import has_hidden_struct, with_own_struct
 from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.reader import TIME_ZONE, read_snapshot
+from pyspark_delta.spark.reader import read_snapshot, session_zone
 from pyspark_delta.spark.table_access import open_log
 
 # Plans kept for each session, the one made longest ago going first.
@@ -87,7 +87,7 @@ class TablePlans:
             raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=path)
         if time_ms is None:
             return log.update().version
-        return log.version_at(time_ms, zone=self._spark.conf.get(TIME_ZONE) or "UTC")
+        return log.version_at(time_ms, zone=session_zone(self._spark))
 
     def path_of(self, database: str, table: str) -> str:
         """Where the Delta table of that name is."""
@@ -99,7 +99,7 @@ class TablePlans:
     def _plan(
         self, key: tuple[str, str, str], snapshot: Snapshot, handle: Any, *, is_time_travel: bool
     ) -> Any:
-        zone = self._spark.conf.get(TIME_ZONE)
+        zone = session_zone(self._spark)
         root = snapshot.store.root_uri
         identity = (root, snapshot.metadata.id, snapshot.version, snapshot.last_commit.info, zone)
         made = self._made.get(key)

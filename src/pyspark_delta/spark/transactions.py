@@ -11,18 +11,14 @@ from pyspark.sql import SparkSession
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.reader import TIME_ZONE
+from pyspark_delta.spark.reader import session_zone
 
 
 def start_transaction(spark: SparkSession, log: DeltaLog) -> OptimisticTransaction:
     """A transaction on the newest version, or on nothing where there is no table yet."""
-    return log.start_transaction(time_zone=_zone(spark))
+    return log.start_transaction(time_zone=session_zone(spark))
 
 
 def transaction_on(spark: SparkSession, log: DeltaLog, snapshot: Snapshot) -> OptimisticTransaction:
     """A transaction on a version that was read before."""
-    return log.transaction_on(snapshot, time_zone=_zone(spark))
-
-
-def _zone(spark: SparkSession) -> str:
-    return spark.conf.get(TIME_ZONE) or "UTC"
+    return log.transaction_on(snapshot, time_zone=session_zone(spark))

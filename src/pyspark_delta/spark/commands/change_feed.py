@@ -29,7 +29,7 @@ from pyspark_delta.spark.change_rows import ChangesOf, change_frame
 from pyspark_delta.spark.file_retention import check_retention
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.reader import TIME_ZONE
+from pyspark_delta.spark.reader import session_zone
 from pyspark_delta.spark.table_access import open_log
 from pyspark_delta.spark.time_travel import names_version
 
@@ -60,7 +60,7 @@ def run_change_feed(spark: SparkSession, path: str, options: DeltaOptions) -> Da
         start_time=options.get("startingTimestamp"),
         end_version=_version(options, "endingVersion"),
         end_time=options.get("endingTimestamp"),
-        time_zone=spark.conf.get(TIME_ZONE) or "UTC",
+        time_zone=session_zone(spark),
         is_tolerant=_is_on(spark, OUT_OF_RANGE),
     )
     return changes_between(spark, log, bounds)
@@ -133,7 +133,7 @@ def change_bounds(
         start_time=start_time,
         end_version=end_version,
         end_time=end_time,
-        time_zone=spark.conf.get(TIME_ZONE) or "UTC",
+        time_zone=session_zone(spark),
         is_tolerant=_is_on(spark, OUT_OF_RANGE),
     )
 

@@ -48,7 +48,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.missing_tables import missing_table
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.progress import progress
-from pyspark_delta.spark.reader import TIME_ZONE
+from pyspark_delta.spark.reader import session_zone
 from pyspark_delta.spark.recorded_stats import STATS_CONF
 from pyspark_delta.spark.table_access import hadoop_location
 from pyspark_delta.spark.time_travel import AsOf
@@ -188,7 +188,7 @@ def delta_of_log(
     shown = f"delta.`{hadoop_location(log.store.root_uri)}`" if name is None else name
     if as_of is None:
         return DeltaSource(spark, shown, log.update())
-    snapshot = as_of.snapshot(log, spark.conf.get(TIME_ZONE) or "UTC")
+    snapshot = as_of.snapshot(log, session_zone(spark))
     check_retention(spark, log, snapshot)
     return DeltaSource(spark, shown, snapshot)
 

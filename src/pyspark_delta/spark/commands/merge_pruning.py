@@ -45,7 +45,7 @@ from pyspark_delta.spark.jvm.merge_plan import (
     key_pairs,
     values_of,
 )
-from pyspark_delta.spark.reader import TIME_ZONE
+from pyspark_delta.spark.reader import session_zone
 
 # More values than this say little that files could be told apart by, and cost to compare.
 _MOST_VALUES = 10_000
@@ -61,7 +61,7 @@ def taken_rows(jvm: JvmSession, resolution: Resolution, snapshot: Snapshot) -> P
     clauses = resolution.of_kind("matched")
     if len(clauses) < len(resolution.clauses):
         return TRUE
-    zone = _zone(jvm)
+    zone = session_zone(jvm.spark)
     asked = []
     for each in clauses.values():
         if each.condition is None:
@@ -121,15 +121,9 @@ def key_predicate(
         filters = key_filters(jvm, pairs, values_of(jvm, keys, _MOST_VALUES))
     except GATEWAY_FAILURES:
         return TRUE  # a conflict, then, and no other failure
-    zone = _zone(jvm)
+    zone = session_zone(jvm.spark)
     found = (predicate_of(each, time_zone=zone) for each in filters)
     return conjunction(bind(each, schema, time_zone=zone, lenient=True) for each in found)
-
-
-def _zone(jvm: JvmSession) -> str:
-    zone = jvm.spark.conf.get(TIME_ZONE)
-    assert zone is not None
-    return zone
 
 
 def _is_exact(f: StructField | None) -> bool:

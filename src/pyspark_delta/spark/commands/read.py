@@ -13,7 +13,7 @@ from pyspark_delta.spark.file_retention import check_retention
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.hadoop_conf import path_exists
 from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.reader import TIME_ZONE, read_snapshot
+from pyspark_delta.spark.reader import read_snapshot, session_zone
 from pyspark_delta.spark.table_access import hadoop_location, is_same_location, open_log
 from pyspark_delta.spark.time_travel import asked_snapshot, names_version
 from pyspark_delta.spark.types import to_spark_type
@@ -57,7 +57,7 @@ def chosen_snapshot(spark: SparkSession, path: str, options: DeltaOptions) -> Sn
         logs.append(open_log(spark, location, options))
         return logs[-1]
 
-    snapshot = asked_snapshot(opened, path, options, lambda _: spark.conf.get(TIME_ZONE) or "UTC")
+    snapshot = asked_snapshot(opened, path, options, lambda _: session_zone(spark))
     if names_version(path, options):
         check_retention(spark, logs[-1], snapshot)
     return snapshot

@@ -41,7 +41,7 @@ from pyspark_delta.spark.expressions import predicate_of
 from pyspark_delta.spark.jvm.conditions import Condition, resolved_condition
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.named_rows import Called, named_rows
-from pyspark_delta.spark.reader import TIME_ZONE
+from pyspark_delta.spark.reader import session_zone
 
 # So many partitions are named to those who check for conflicts; more mean the whole table.
 _MOST_NAMED_PARTITIONS = 64
@@ -115,7 +115,7 @@ def row_condition(
     subqueries it may hold those of EXISTS, with `allows_exists`.
     """
     metadata = txn.metadata
-    zone = _zone(jvm)
+    zone = session_zone(jvm.spark)
     rows = _no_rows(jvm, txn)
     resolved = resolved_condition(jvm, named_rows(rows, alias), condition)
     if resolved.has_subquery and not (allows_exists and resolved.asks_existence):
@@ -135,7 +135,7 @@ def whole_files(
 
     The log must have words for the condition: its predicate has no part that is unknown.
     """
-    zone = _zone(jvm)
+    zone = session_zone(jvm.spark)
     if not txn.metadata.partition_columns:
         return files  # a condition without columns, and these are left because it is true
     partitions = partition_columns_table(files, txn.metadata, zone=zone_named(zone))
@@ -159,14 +159,14 @@ def partitions_of(
         adds = [add for add in adds if all(v is not None for v in add.partition_values.values())]
     if snapshot is None or not adds:
         return Replaced()
-    zone = zone_named(_zone(jvm))
+    zone = zone_named(session_zone(jvm.spark))
     files = snapshot.files
     there = partition_columns_table(files, txn.metadata, zone=zone)
     written = partition_columns_table(add_table(adds), txn.metadata, zone=zone)
     numbers = partition_numbers(pa.concat_tables([there, written]))
     wanted = pc.is_in(numbers.slice(0, len(there)), value_set=numbers.slice(len(there)))
     found = files.filter(wanted)
-    txn.record_read(_of_partitions(txn, written, _zone(jvm)), found)
+    txn.record_read(_of_partitions(txn, written, session_zone(jvm.spark)), found)
     replaced = tuple(add_files(found))
     return Replaced(files=replaced, num_rows=num_live_rows(replaced))
 
@@ -227,7 +227,3 @@ def _of_partitions(txn: OptimisticTransaction, partitions: pa.Table, zone: str) 
         for row in rows
     )
     return bind(named, txn.schema, time_zone=zone, lenient=True)
-
-
-def _zone(jvm: JvmSession) -> str:
-    return jvm.spark.conf.get(TIME_ZONE) or "UTC"

@@ -20,7 +20,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.java_times import timestamp_text
 from pyspark_delta.spark.jvm.plans import empty_frame
 from pyspark_delta.spark.local_frame import local_frame
-from pyspark_delta.spark.reader import TIME_ZONE
+from pyspark_delta.spark.reader import session_zone
 from pyspark_delta.spark.time_travel import AsOf
 
 DOWNGRADE_CONF = "spark.databricks.delta.restore.protocolDowngradeAllowed"
@@ -67,7 +67,7 @@ def metrics_frame(
 
 def _asked(spark: SparkSession, log: DeltaLog, as_of: AsOf) -> ReadableSnapshot:
     try:
-        return as_of.snapshot(log, spark.conf.get(TIME_ZONE) or "UTC")
+        return as_of.snapshot(log, session_zone(spark))
     except VersionNotFoundError as error:
         raise _refused(error) from error
 
@@ -102,5 +102,5 @@ def _refused(error: VersionNotFoundError) -> DeltaError:
 def _told_time(spark: SparkSession, as_of: AsOf) -> str | None:
     if as_of.timestamp is None:
         return None
-    zone = spark.conf.get(TIME_ZONE) or "UTC"
+    zone = session_zone(spark)
     return timestamp_text(JvmSession(spark), parse_timestamp(as_of.timestamp, zone))

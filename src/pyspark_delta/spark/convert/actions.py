@@ -29,7 +29,7 @@ from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.spark.convert.footers import FileRows, Footers
 from pyspark_delta.spark.convert.manifest import FileManifest, Progress, is_uri
 from pyspark_delta.spark.exact_names import is_exact
-from pyspark_delta.spark.reader import TIME_ZONE
+from pyspark_delta.spark.reader import session_zone
 
 IGNORE_CAST_FAILURE = "spark.databricks.delta.convert.partitionValues.ignoreCastFailure"
 _NO_COLUMNS = StructType(())
@@ -40,7 +40,7 @@ _Values = dict[str, str | None]
 def partition_rules(spark: SparkSession) -> PartitionRules:
     """How this session reads directory names."""
     return PartitionRules(
-        zone=zone_named(str(spark.conf.get(TIME_ZONE))),
+        zone=zone_named(session_zone(spark)),
         case_sensitive=is_exact(spark),
         ignore_cast_failure=str(spark.conf.get(IGNORE_CAST_FAILURE, "false")).lower() == "true",
     )

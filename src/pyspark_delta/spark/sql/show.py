@@ -14,7 +14,7 @@ from pyspark_delta.spark.catalog import TableName
 from pyspark_delta.spark.catalog_properties import clustering_paths, shown_properties
 from pyspark_delta.spark.jvm.parsed_show import ShowStatement
 from pyspark_delta.spark.local_frame import local_frame
-from pyspark_delta.spark.reader import TIME_ZONE
+from pyspark_delta.spark.reader import session_zone
 from pyspark_delta.spark.sql.create_statement import TableWords, create_statement
 from pyspark_delta.spark.sql.requests import Request
 from pyspark_delta.spark.sql.shown_tables import delta_statement, newest, text_columns
@@ -55,7 +55,7 @@ def _partitions(
         raise SchemaError(
             "DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_COLUMN", badCols=f"[{', '.join(bad)}]"
         )
-    zone = zone_named(request.spark.conf.get(TIME_ZONE) or "UTC")
+    zone = zone_named(session_zone(request.spark))
     values = partition_columns_table(snapshot.files, snapshot.metadata, zone=zone)
     each = values.group_by(values.column_names).aggregate([])
     each = each.select(values.column_names).sort_by([(n, "ascending") for n in each.column_names])

@@ -34,7 +34,7 @@ from pyspark_delta.spark.jvm.stream_source import (
     stream_frame,
 )
 from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.reader import TIME_ZONE, source_plan
+from pyspark_delta.spark.reader import session_zone, source_plan
 from pyspark_delta.spark.streaming.change_rows import change_rows
 from pyspark_delta.spark.streaming.options import schema_location, stream_settings
 from pyspark_delta.spark.table_access import ancestors, hadoop_location, is_same_location, open_log
@@ -62,7 +62,7 @@ def stream_table(
     """
     settings = stream_settings(
         options,
-        time_zone=spark.conf.get(TIME_ZONE) or "UTC",
+        time_zone=session_zone(spark),
         settings=all_settings(JvmSession(spark)),
     )
     log = open_log(spark, path, options)
@@ -138,7 +138,7 @@ class DeltaSource(StreamSource):
     def frame(self, runs: Sequence[FileRun], definition: StreamDefinition) -> DataFrame:
         """The rows of files, or their changes, as a batch of a stream."""
         jvm = JvmSession(self._spark)
-        zone = self._spark.conf.get(TIME_ZONE) or "UTC"
+        zone = session_zone(self._spark)
         if self._settings.reads_changes:
             return change_rows(jvm, self._log.store, runs, definition)
         chosen = ChosenFiles(
