@@ -1,17 +1,22 @@
 """`install_as_delta`: programs that import `delta` get this package, as PyMySQL does for MySQLdb.
 
-Nothing is looked up on disk: `delta` and its modules are put into `sys.modules`.
+Nothing is looked up on disk: `delta` and its modules are put into `sys.modules`, and the version of
+the distribution `delta-spark` comes from a finder in `sys.meta_path`.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
+from pathlib import Path
 from types import ModuleType
 
 from pyspark_delta import errors, tables
 from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.spark.pip import configure_spark_with_delta_pip
+from pyspark_delta.spark.session import enable_delta_spark_builders
 
 _MARK = "__pyspark_delta__"
 # The delta-spark whose names, tables and errors these are; programs compare it.
@@ -43,10 +48,21 @@ _MODULES: dict[str, dict[str, object]] = {
 }
 
 
+# What `importlib.metadata` reads of a distribution.
+_DISTRIBUTION = {
+    "METADATA": f"Metadata-Version: 2.1\nName: delta-spark\nVersion: {_VERSION}\n"
+    "Summary: The names of delta-spark, provided by pyspark-delta\n",
+    "top_level.txt": "delta\n",
+}
+_ALL = DistributionFinder.Context()
+
+
 def install_as_delta() -> None:
     """Let `import delta` and its modules mean this package, for the rest of the process.
 
-    Call it before anything imports delta-spark; a second call changes nothing.
+    Builders of sessions that name delta-spark's extension, its catalog or its JAR give enabled
+    sessions from then on.  Call it before anything imports delta-spark; a second call changes
+    nothing.
     """
     present = sys.modules.get("delta")
     if present is not None:
@@ -61,6 +77,37 @@ def install_as_delta() -> None:
         package, _, child = name.rpartition(".")
         if package:
             setattr(sys.modules[package], child, sys.modules[name])
+    # Last in the path: a delta-spark that is installed beside this package has its own version.
+    sys.meta_path.append(_Finder())
+    enable_delta_spark_builders()
+
+
+class _Finder(DistributionFinder):
+    """Finds the distribution `delta-spark`, and no module."""
+
+    def find_spec(self, *_: object) -> None:
+        """None: the modules are in `sys.modules`."""
+
+    def find_distributions(
+        self, context: DistributionFinder.Context = _ALL
+    ) -> Iterable[Distribution]:
+        """The distribution, when all are listed or one is looked up by its name."""
+        name = context.name
+        if name is None or name.lower().replace("_", "-") == "delta-spark":
+            return [_Distribution()]
+        return []
+
+
+class _Distribution(Distribution):
+    """The metadata of delta-spark."""
+
+    def read_text(self, filename: str) -> str | None:
+        """One of the files of a distribution."""
+        return _DISTRIBUTION.get(filename)
+
+    def locate_file(self, path: object) -> Path:
+        """The files of the names are those of this package."""
+        return Path(__file__).parent
 
 
 def _module(name: str, members: dict[str, object]) -> ModuleType:

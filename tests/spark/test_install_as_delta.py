@@ -6,6 +6,7 @@ Each program runs by itself: modules and the first session of a process cannot b
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_delta import configure_spark_with_delta_pip
+from pyspark_delta import configure_spark_with_delta_pip, enable
 from pyspark_delta.spark.delta_spark_confs import without_delta_spark
 
 OLD = {
@@ -35,7 +36,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_program_for_delta_spark_runs_behind_one_line(tmp_path: Path) -> None:
     program = """
-import json, sys
+import json, pathlib, sys, warnings
 path, old = sys.argv[1], json.loads(sys.argv[2])
 import pyspark_delta; pyspark_delta.install_as_delta()
 
@@ -51,17 +52,13 @@ from delta.tables import IdentityGenerator
 from delta.version import __version__
 import delta.tables
 from pyspark.sql import SparkSession
-builder = SparkSession.builder.master("local[1]").config(map={
+# As the quickstart, dbt and many a conftest have it: a builder, and nothing around it.
+spark = SparkSession.builder.master("local[1]").config(map={
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.warehouse.dir": path + "/warehouse",
     **old,
-})
-try:
-    builder.getOrCreate().range(1).count()
-except Exception as error:
-    print("DeltaCatalog" in str(error))
-spark = configure_spark_with_delta_pip(builder).getOrCreate()
+}).getOrCreate()
 assert spark.range(3).count() == 3
 spark.range(3).write.format("delta").save(path + "/tä ble 100%")
 assert DeltaTable.forPath(spark, path + "/tä ble 100%").toDF().count() == 3
@@ -75,12 +72,31 @@ assert base is ConcurrentAppendException
 assert too is pyspark_delta.configure_spark_with_delta_pip
 assert delta.__version__ == __version__ == "4.4.0"
 assert isinstance(same.forName(spark, "t").optimize(), DeltaOptimizeBuilder)
+from importlib.metadata import distribution, packages_distributions, version
+assert version("delta-spark") == version("delta_spark") == "4.4.0"
+assert distribution("delta-spark").metadata["Name"] in packages_distributions()["delta"]
 print(spark.conf.get("spark.sql.catalog.spark_catalog", "none"))
+for _ in range(2):  # builders go on to enable sessions when none is enabled any more
+    pyspark_delta.disable(spark)
+    assert SparkSession.builder.config(map=old).getOrCreate() is spark
+    assert spark.table("t").count() == 2
+
+# A class of delta-spark's name, where a JAR of it would be.
+compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()
+compiler.cook("package io.delta.sql; public class DeltaSparkSessionExtension {}")
+place = pathlib.Path(path, "delta-spark/io/delta/sql/DeltaSparkSessionExtension.class")
+place.parent.mkdir(parents=True)
+place.write_bytes(compiler.getBytecodes()["io.delta.sql.DeltaSparkSessionExtension"])
+loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+loader.addURL(spark._jvm.java.io.File(path + "/delta-spark/").toURI().toURL())
+with warnings.catch_warnings(record=True) as caught:
+    spark.newSession()
+print("delta-spark's JAR is on the class path" in str(caught[0].message), len(caught))
 """
-    done = run(program, str(tmp_path), json.dumps(OLD))
+    packages = {"spark.jars.packages": "io.delta:delta-spark_4.3_2.13:4.4.0"}
+    done = run(program, str(tmp_path), json.dumps(OLD | packages))
     assert done.returncode == 0, done.stderr
-    # Without the JAR, Spark itself fails over the old configuration; behind the line it does not.
-    assert done.stdout.split() == ["True", "none"]
+    assert done.stdout.split() == ["none", "True", "1"]
 
 
 def test_the_names_are_installed_once_and_before_delta_spark(tmp_path: Path) -> None:
@@ -155,3 +171,56 @@ def test_a_builder_gives_an_enabled_session(spark: SparkSession, table_path: Pat
         assert session.conf.get(key, "none") == "none"
     session.range(2).write.format("delta").save(str(table_path))
     assert session.read.format("delta").load(str(table_path)).count() == 2
+
+
+@pytest.mark.parametrize("way", ["a builder", "spark.conf.set", "SET"])
+def test_spark_tables_work_on_after_delta_sparks_catalog_is_named(
+    spark: SparkSession, way: str
+) -> None:
+    session = enable(spark)
+    key, catalog = "spark.sql.catalog.spark_catalog", OLD["spark.sql.catalog.spark_catalog"]
+    session.sql("CREATE TABLE plain (id INT, p INT) USING parquet PARTITIONED BY (p)")
+    session.sql("INSERT INTO plain VALUES (1, 1)")
+    if way == "a builder":
+        assert SparkSession.builder.config(map=OLD).getOrCreate() is session
+    elif way == "spark.conf.set":
+        session.conf.set(key, catalog)
+    else:
+        session.sql(f"SET {key}={catalog}")
+    assert session.conf.get(key, "none") == "none"
+    assert session.sql("SHOW TABLE EXTENDED LIKE 'plain'").count() == 1
+    session.sql("ALTER TABLE plain ADD PARTITION (p = 2)")
+    assert session.sql("SHOW PARTITIONS plain").count() == 2
+    session.sql("ANALYZE TABLE plain COMPUTE STATISTICS")
+    session.sql("TRUNCATE TABLE plain")
+    assert session.table("plain").count() == 0
+
+
+def test_a_dropped_setting_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    package = "io.delta:delta-iceberg_2.13:4.4.0"
+    with caplog.at_level(logging.INFO, "pyspark_delta"):
+        assert without_delta_spark({"spark.jars.packages": f"{package}, a:b:1"}) == {
+            "spark.jars.packages": "a:b:1"
+        }
+    assert [record.getMessage() for record in caplog.records] == [
+        f"spark.jars.packages={package} is dropped: pyspark_delta needs no class of delta-spark."
+    ]
+
+
+def test_the_version_of_an_installed_delta_spark_is_its_own(tmp_path: Path) -> None:
+    installed = tmp_path / "delta_spark-3.9.9.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: delta-spark\nVersion: 3.9.9\n"
+    )
+    program = """
+import sys
+import pyspark_delta
+sys.path.append(sys.argv[1])
+pyspark_delta.install_as_delta()
+import delta
+from importlib.metadata import version
+print(version("delta-spark"), delta.__version__)
+"""
+    done = run(program, str(tmp_path))
+    assert done.stdout.split() == ["3.9.9", "4.4.0"], done.stderr

@@ -8,7 +8,7 @@ from weakref import WeakSet
 from pyspark.sql import SparkSession
 
 from pyspark_delta.kernel.txn.hooks import CommitEvent, Hook, shared_runner
-from pyspark_delta.spark.delta_spark_confs import drop_delta_spark_catalog
+from pyspark_delta.spark.delta_spark_confs import drop_delta_spark_catalog, warn_of_delta_spark_jar
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.last_commit import note_last_commit
 from pyspark_delta.spark.jvm.log_aggregates import answered
@@ -55,6 +55,7 @@ def turn_on(spark: SparkSession) -> None:
         if spark in _ON:
             return
         warn_if_untested(spark.version)
+        warn_of_delta_spark_jar(spark)
         drop_delta_spark_catalog(spark)
         plans, jvm = TablePlans(spark), JvmSession(spark)
         install_relation_cache(jvm, plans.find_plan)

@@ -36,7 +36,7 @@ def configure_spark_with_delta_pip(
     if extra_packages:
         builder.config(PACKAGES, ",".join(extra_packages))
     original = builder.getOrCreate
-    if not hasattr(original, "__wrapped__"):
+    if "getOrCreate" not in vars(builder):
 
         @functools.wraps(original)
         def get_or_create() -> SparkSession:

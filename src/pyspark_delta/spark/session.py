@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pyspark_delta.spark.connect import check_has_jvm
+from pyspark_delta.spark.delta_spark_confs import names_delta_spark, without_delta_spark
 from pyspark_delta.spark.enabled_sessions import any_enabled, turn_off, turn_on
 from pyspark_delta.spark.patches import (
     catalogs,
@@ -29,7 +30,24 @@ from pyspark_delta.spark.patches import (
 )
 from pyspark_delta.spark.spark_errors import spark_errors
 
+
+def _get_or_create(original: Callable[..., Any]) -> Callable[..., Any]:
+    def getOrCreate(self: Any) -> Any:
+        kept = without_delta_spark(self._options)
+        is_named = kept != self._options
+        self._options = kept
+        session = original(self)
+        # A session of Spark Connect has no JVM to reach; its way in is the data source.
+        if isinstance(session, SparkSession) and (is_named or names_delta_spark(session)):
+            enable(session)
+        return session
+
+    return getOrCreate
+
+
+_BUILDER = (SparkSession.Builder, "getOrCreate")
 _CHANGED = {
+    _BUILDER: _get_or_create,
     **sessions.CHANGED,
     **readers.CHANGED,
     **writers.CHANGED,
@@ -42,6 +60,8 @@ _CHANGED = {
     **stream_queries.CHANGED,
 }
 _ORIGINALS: dict[tuple[type, str], Callable[..., Any]] = {}
+# What stays changed when no session is enabled.
+_LASTING: set[tuple[type, str]] = set()
 _LOCK = Lock()
 
 
@@ -50,11 +70,8 @@ def enable(spark: SparkSession) -> SparkSession:
     check_has_jvm(spark)
     turn_on(spark)
     with _LOCK:
-        for (owner, name), wrap in _CHANGED.items():
-            if (owner, name) not in _ORIGINALS:
-                original = getattr(owner, name)
-                _ORIGINALS[owner, name] = original
-                setattr(owner, name, functools.wraps(original)(spark_errors(wrap(original))))
+        for place in _CHANGED:
+            _change(place)
     return spark
 
 
@@ -63,7 +80,24 @@ def disable(spark: SparkSession) -> SparkSession:
     turn_off(spark)
     with _LOCK:
         if not any_enabled():
-            for (owner, name), original in _ORIGINALS.items():
-                setattr(owner, name, original)
-            _ORIGINALS.clear()
+            for owner, name in _ORIGINALS.keys() - _LASTING:
+                setattr(owner, name, _ORIGINALS.pop((owner, name)))
     return spark
+
+
+def enable_delta_spark_builders() -> None:
+    """Make builders that name delta-spark's extension, catalog or JAR give enabled sessions.
+
+    Also before the first session, and for the rest of the process.
+    """
+    with _LOCK:
+        _LASTING.add(_BUILDER)
+        _change(_BUILDER)
+
+
+def _change(place: tuple[type, str]) -> None:
+    if place not in _ORIGINALS:
+        owner, name = place
+        original = _ORIGINALS[place] = getattr(owner, name)
+        changed = spark_errors(_CHANGED[place](original))
+        setattr(owner, name, functools.wraps(original)(changed))

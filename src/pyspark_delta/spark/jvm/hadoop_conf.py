@@ -77,9 +77,14 @@ def passwords(jvm: JvmSession, names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def has_class(jvm: JvmSession, name: str) -> bool:
-    """Whether this JVM can load a class."""
-    return bool(jvm.static("org.apache.spark.util.Utils", "classIsLoadable")(name))
+def class_location(jvm: JvmSession, name: str) -> str | None:
+    """The JAR or directory that this JVM loads a class from; None without such a class."""
+    utils = "org.apache.spark.util.Utils"
+    if not jvm.static(utils, "classIsLoadable")(name):
+        return None
+    found = jvm.static(utils, "classForName")(name, False, False)
+    source = found.getProtectionDomain().getCodeSource()
+    return "an unknown place" if source is None else str(source.getLocation().getPath())
 
 
 def forget_conf(jvm: JvmSession, key: str) -> None:

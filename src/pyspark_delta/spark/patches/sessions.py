@@ -1,4 +1,4 @@
-"""`spark.sql`, `spark.table`, and sessions made of sessions."""
+"""`spark.sql`, `spark.table`, settings, and sessions made of sessions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
-from pyspark_delta.spark.enabled_sessions import is_enabled, turn_on
+from pyspark_delta.spark.delta_spark_confs import (
+    CATALOG,
+    drop_delta_spark_catalog,
+    is_delta_spark_catalog,
+    log_dropped,
+)
+from pyspark_delta.spark.enabled_sessions import MARK, is_enabled, turn_on
 from pyspark_delta.spark.jvm.callback_errors import raised_again
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.patches.readers import read_table
@@ -31,7 +38,10 @@ def _sql(original: Method) -> Method:
 
     def run(spark: SparkSession, text: str, args: Any) -> Any:
         with raised_again():
-            return run_statement(spark, text, args, partial(original, spark))
+            result = run_statement(spark, text, args, partial(original, spark))
+        if CATALOG in text:  # SET, which names delta-spark's catalog in programs for it
+            drop_delta_spark_catalog(spark)
+        return result
 
     return sql
 
@@ -59,8 +69,19 @@ def _new_session(original: Method) -> Method:
     return newSession
 
 
+def _set(original: Method) -> Method:
+    def set(self: Any, key: str, value: Any) -> None:
+        if is_delta_spark_catalog(key, value) and self.get(MARK, None) == "true":
+            log_dropped(key, value)
+            return
+        original(self, key, value)
+
+    return set
+
+
 CHANGED: dict[tuple[type, str], Wrap] = {
     (SparkSession, "sql"): _sql,
     (SparkSession, "table"): _table,
     (SparkSession, "newSession"): _new_session,
+    (RuntimeConfig, "set"): _set,
 }
