@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_delta import DeltaLog
+from pyspark_delta.actions import AddFile, Metadata
 from pyspark_delta.errors import DeltaConcurrentModificationException
 from pyspark_delta.kernel.log.frames import add_files
-from pyspark_delta.kernel.protocol.actions import AddFile, Metadata
 from pyspark_delta.kernel.protocol.operations import create_table, delete, write
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import DATE, LONG, STRING, StructField, StructType
@@ -48,7 +48,7 @@ def create(log: DeltaLog) -> None:
     """Version 0: a schema and nothing else."""
     say("Create a table")
     txn = log.start_transaction()
-    metadata = Metadata(id=str(uuid.uuid4()), schema_string=format_schema(SCHEMA))
+    metadata = Metadata(schema_string=format_schema(SCHEMA))
     txn.update_metadata(metadata)
     done = txn.commit([], create_table(metadata, is_managed=False))
     print(f"version {done.version}: {log.update().schema.simple_string}")
@@ -97,9 +97,8 @@ def lose_a_race(log: DeltaLog, path: Path) -> None:
     early, late = log.start_transaction(), log.start_transaction()
     for txn in (early, late):
         file = next(add_files(txn.filter_files()))
-        removal = file.remove(deletion_timestamp=time.time_ns() // 1_000_000)
         try:
-            done = txn.commit([removal], delete(["(id < 1000)"]))
+            done = txn.commit([file.remove()], delete(["(id < 1000)"]))
             print(f"a delete of a file: version {done.version}")
         except DeltaConcurrentModificationException as error:
             print(f"a second delete of it is refused:\n  {error}")

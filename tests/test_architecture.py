@@ -38,10 +38,13 @@ PUBLIC_NAMES = {
     "DeltaConcurrentModificationException",
     "DeltaError",
     "DeltaLog",
+    "DeltaOptions",
     "DeltaSink",
     "DeltaTable",
     "MetadataChangedException",
+    "OptimisticTransaction",
     "ProtocolChangedException",
+    "Snapshot",
     "configure_spark_with_delta_pip",
     "disable",
     "enable",
@@ -121,7 +124,12 @@ def _is_docstring_or_re_export(node: ast.stmt) -> bool:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import pyspark_delta.kernel", "from pyspark_delta import DeltaLog"]
+    "statement",
+    [
+        "import pyspark_delta.kernel",
+        "from pyspark_delta import DeltaLog, OptimisticTransaction, Snapshot",
+        "from pyspark_delta.actions import AddFile",
+    ],
 )
 def test_the_kernel_is_imported_without_spark(statement: str) -> None:
     script = (
@@ -149,6 +157,21 @@ def test_no_kernel_module_imports_spark() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == ""
+
+
+def test_code_of_ours_gives_every_action_its_time_and_every_table_its_id(module: Path) -> None:
+    # The defaults read a clock and make an id; they are for programs of users.
+    bare = [
+        f"{_name(module)}:{node.lineno} {ast.unparse(node)}"
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        if (isinstance(node.func, ast.Attribute) and node.func.attr == "remove" and not node.args)
+        or (
+            ast.unparse(node.func) == "Metadata"
+            and not any(keyword.arg in ("id", None) for keyword in node.keywords)
+        )
+    ]
+    assert not bare
 
 
 def test_the_public_names_are_these() -> None:

@@ -121,8 +121,9 @@ def _run(examples: list[Example], page: Path, namespace: dict[str, object]) -> N
 def _modules() -> list[str]:
     # The Spark layer's examples need a session; they run with its own tests.
     packages = ("errors", "kernel")
+    modules = ("actions",)
     return [
-        *(f"pyspark_delta.{name}" for name in packages),
+        *(f"pyspark_delta.{name}" for name in (*packages, *modules)),
         *(
             found.name
             for name in packages

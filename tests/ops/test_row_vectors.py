@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_delta.errors.storage import StorageError
 from pyspark_delta.errors.table import DeletionVectorError, InvalidActionsError
+from pyspark_delta.kernel.machine import random_uuid
 from pyspark_delta.kernel.ops.row_vectors import (
     BUCKET_ROWS,
     changed_vector,
@@ -27,7 +28,6 @@ from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.vectors import VectorReader
 from pyspark_delta.kernel.storage.faulty import Fault, FaultStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
-from pyspark_delta.kernel.txn.transaction import random_uuid
 from tests.support.transactions import TABLE, add
 
 

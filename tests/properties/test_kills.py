@@ -19,7 +19,7 @@ from pyspark_delta.kernel.log.checksum import checksum_of, mismatches, read_chec
 from pyspark_delta.kernel.log.cleanup import run_cleanup
 from pyspark_delta.kernel.log.segment import list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.log.table_log import system_now_ms
+from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.operations import write
 from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.storage.local import STAGING_PREFIX, LocalStore

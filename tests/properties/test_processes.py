@@ -15,7 +15,7 @@ import pytest
 from pyspark_delta.kernel.log.checksum import checksum_of, mismatches, read_checksum
 from pyspark_delta.kernel.log.segment import list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.log.table_log import system_now_ms
+from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.actions import AddFile
 from pyspark_delta.kernel.storage.local import STAGING_PREFIX, LocalStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta import actions, kernel
+from pyspark_delta.errors.table import CorruptLogError, SchemaError
+from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.action_parts import (
     DeletionVectorDescriptor,
     Format,
@@ -36,6 +39,7 @@ from pyspark_delta.kernel.protocol.actions import (
 )
 from pyspark_delta.kernel.protocol.codec import MalformedRecordError
 from pyspark_delta.kernel.protocol.types import LONG, STRING
+from tests.support.clock import FrozenClock
 from tests.support.golden import GoldenTables, each_golden_table
 from tests.support.schemas import JSON_VALUES, struct
 
@@ -164,7 +168,7 @@ def test_from_json_is_the_way_back(kind: str) -> None:
 @pytest.mark.parametrize("kind", LINES)
 def test_wrap_puts_an_action_alone_into_its_envelope_and_unwrap_takes_it_out(kind: str) -> None:
     action, line = LINES[kind]
-    envelope = action.wrap()
+    envelope = action.wrap
     assert envelope.unwrap() is action
     assert [f.name for f in fields(envelope) if getattr(envelope, f.name) is not None] == [
         next(name for name in _ENVELOPE_NAMES if _camel(name) == action.KEY)
@@ -237,8 +241,9 @@ def test_a_line_of_unknown_keys_is_no_action(line: str) -> None:
     ],
 )
 def test_a_malformed_line_says_what_is_wrong(line: str, reason: str) -> None:
-    with pytest.raises(MalformedRecordError, match=reason):
+    with pytest.raises(CorruptLogError, match=reason) as refused:
         Action.from_json(line)
+    assert refused.value.condition == "DELTA_INVALID_ACTION"
 
 
 @pytest.mark.parametrize("kind", LINES)
@@ -417,3 +422,41 @@ def test_lines_that_other_writers_wrote_are_written_back_byte_for_byte(
                 assert json.loads(action.json) == json.loads(line)
             else:
                 assert action.json == line
+
+
+def test_a_file_is_removed_now_with_a_change_of_data_unless_something_else_is_given() -> None:
+    add = AddFile(path="a", size=1, modification_time=1, data_change=True)
+    before = system_now_ms()
+    removed = add.remove()
+    assert before <= (removed.deletion_timestamp or 0) <= system_now_ms()
+    assert removed.data_change
+    assert add.remove(now_ms=FrozenClock(start_ms=7)).deletion_timestamp == 7
+    assert add.remove(0, data_change=False) == RemoveFile(
+        path="a",
+        deletion_timestamp=0,
+        data_change=False,
+        extended_file_metadata=True,
+        partition_values={},
+        size=1,
+    )
+
+
+def test_metadata_and_protocol_need_no_arguments() -> None:
+    first, second = Metadata(), Metadata()
+    assert len({first.id, second.id}) == 2
+    assert UUID(first.id)
+    assert first.format == Format(provider="parquet", options={})
+    assert first.created_time is None
+    protocol = Protocol()
+    assert protocol.min_reader_version == Action.reader_version == 1
+    assert protocol.min_writer_version == Action.writer_version == 2
+    with pytest.raises(CorruptLogError, match="no id"):
+        Action.from_json('{"metaData":{}}')  # a line of the log makes nothing up
+
+
+def test_the_actions_are_public() -> None:
+    named = set(actions.__all__)
+    assert named >= {kind.__name__ for kind in (*ACTIONS.values(), SingleAction, Action)}
+    assert set(kernel.__all__) <= named
+    assert all(getattr(kernel, name) is getattr(actions, name) for name in kernel.__all__)
+    assert all(getattr(actions, name).__doc__ for name in named)

@@ -27,7 +27,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
 from pyspark_delta.kernel.log.frames import add_files
-from pyspark_delta.kernel.log.table_log import system_now_ms
+from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, SetTransaction
 from pyspark_delta.kernel.protocol.operations import optimize, write
 from pyspark_delta.kernel.storage.local import LocalStore

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_delta.kernel.log.frames import add_files
-from pyspark_delta.kernel.log.table_log import system_now_ms
+from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata
 from pyspark_delta.kernel.protocol.column_mapping import (
     MODE_KEY,

@@ -32,6 +32,16 @@ class DeltaOptions(Mapping[str, str]):
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and key.lower() in self._given
 
+    @property
+    def can_merge_schema(self) -> bool | None:
+        """Whether a write may bring new columns; None leaves it to the session."""
+        return self.flag("mergeSchema")
+
+    @property
+    def can_overwrite_schema(self) -> bool | None:
+        """Whether a write that replaces all rows may bring another schema; None when not given."""
+        return self.flag("overwriteSchema")
+
     def whole_number(self, key: str) -> int | None:
         """The option as a whole number that is not negative; None when it is not given."""
         text = self.get(key)

@@ -6,7 +6,6 @@ not on how long the log is.  Writing is `txn`'s affair.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from threading import RLock
 
@@ -23,6 +22,7 @@ from pyspark_delta.kernel.log.history import (
 from pyspark_delta.kernel.log.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.segment import LogFile, LogListing, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.actions import Action, CommitInfo
 from pyspark_delta.kernel.protocol.paths import (
     LOG_DIRECTORY,
@@ -32,11 +32,6 @@ from pyspark_delta.kernel.protocol.paths import (
 )
 from pyspark_delta.kernel.protocol.timestamps import parse_timestamp
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
-
-
-def system_now_ms() -> int:
-    """The machine's clock."""
-    return time.time_ns() // 1_000_000
 
 
 class TableLog:
@@ -49,6 +44,11 @@ class TableLog:
         self.now_ms = now_ms
         self._lock = RLock()
         self._snapshot: Snapshot | None = None
+
+    @property
+    def data_path(self) -> str:
+        """The URI of the table's directory, which data files are in."""
+        return self.store.root_uri
 
     @property
     def table_exists(self) -> bool:

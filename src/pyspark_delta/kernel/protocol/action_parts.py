@@ -63,7 +63,11 @@ class DeletionVectorDescriptor(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format(Record):
-    """The encoding of the data files; Parquet is the only one that can be written."""
+    """The encoding of the data files; Parquet is the only one that can be written.
+
+    >>> Format().provider, Format().options
+    ('parquet', {})
+    """
 
     FIELDS: ClassVar = (
         Field("provider", "provider", text),

@@ -1,7 +1,8 @@
 """One frozen dataclass per action: what a line of the log can say.
 
 `Action` is a closed family.  `action.json` is the line, `Action.from_json(line)` the way back,
-`SingleAction` the envelope with exactly one of them set.  PROTOCOL.md, "Actions".
+`SingleAction` the envelope with exactly one of them set.  Users import them from
+`pyspark_delta.actions`.  PROTOCOL.md, "Actions".
 
 >>> Action.from_json('{"txn":{"appId":"q","version":3}}')
 SetTransaction(app_id='q', version=3, last_updated=None)
@@ -10,12 +11,14 @@ SetTransaction(app_id='q', version=3, last_updated=None)
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.errors.table import CorruptLogError, SchemaError
+from pyspark_delta.kernel.machine import random_uuid, system_now_ms
+from pyspark_delta.kernel.protocol import action_fields
 from pyspark_delta.kernel.protocol.action_parts import (
     DeletionVectorDescriptor,
     Format,
@@ -23,61 +26,48 @@ from pyspark_delta.kernel.protocol.action_parts import (
     NotebookInfo,
     StringMap,
 )
-from pyspark_delta.kernel.protocol.codec import (
-    Field,
-    Json,
-    MalformedRecordError,
-    Record,
-    boolean,
-    dumps,
-    frozen_map,
-    integer,
-    raw_map,
-    record,
-    string_map,
-    string_tuple,
-    text,
-    write_record,
-    write_tuple,
-)
+from pyspark_delta.kernel.protocol.codec import Json, MalformedRecordError, Record, dumps
 from pyspark_delta.kernel.protocol.log_schema import log_schema
 from pyspark_delta.kernel.protocol.schema_json import parse_schema
 from pyspark_delta.kernel.protocol.types import StructType
 
 
 class Action(Record):
-    """A change of a table's state, or a note about one."""
+    """A change of a table's state, or a note about one.
+
+    `log_schema` is the shape of a line, `reader_version` and `writer_version` are the versions of
+    a protocol that needs no feature.
+
+    >>> Action.from_json('{"remove":{"path":"a.parquet","dataChange":true}}').path
+    'a.parquet'
+    >>> SetTransaction(app_id="q", version=3).json
+    '{"txn":{"appId":"q","version":3}}'
+    """
 
     __slots__ = ()
 
     KEY: ClassVar[str] = ""
     log_schema: ClassVar[StructType] = log_schema
+    reader_version: ClassVar[int] = 1
+    writer_version: ClassVar[int] = 2
 
     @property
     def json(self) -> str:
         """The line of the log that says this action."""
         return dumps({self.KEY: self.to_json_value()})
 
+    @property
     def wrap(self) -> SingleAction:
         """This action in its envelope."""
         return SingleAction._of({_ENVELOPE[self.KEY]: self})
 
     @staticmethod
     def from_json(line: str) -> Action | None:
-        """The action that `line` says; None for a line of unknown keys."""
+        """The action that `line` says; None for a line of unknown keys.
+
+        CorruptLogError when the line is no JSON object, or its action lacks what it must have.
+        """
         return SingleAction.from_json(line).unwrap()
-
-
-_PATH = Field("path", "path", text, required=True)
-_PARTITION_VALUES = Field("partitionValues", "partition_values", string_map, frozen_map)
-_TAGS = Field("tags", "tags", string_map, frozen_map)
-_DELETION_VECTOR = Field(
-    "deletionVector", "deletion_vector", record(DeletionVectorDescriptor), write_record
-)
-_ROW_IDS = (
-    Field("baseRowId", "base_row_id", integer),
-    Field("defaultRowCommitVersion", "default_row_commit_version", integer),
-)
 
 
 class FileAction(Action):
@@ -88,21 +78,24 @@ class FileAction(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddFile(FileAction):
-    """A data file that belongs to the table from this version on."""
+    """A data file that belongs to the table from this version on.
+
+    `partition_values` are text as the log has it, `stats` is JSON text.
+
+    >>> file = AddFile(
+    ...     path="day=1/a.parquet",
+    ...     partition_values={"day": "1"},
+    ...     size=900,
+    ...     modification_time=1_700_000_000_000,
+    ...     data_change=True,
+    ...     stats='{"numRecords":3}',
+    ... )
+    >>> file.num_records, file.remove().path
+    (3, 'day=1/a.parquet')
+    """
 
     KEY: ClassVar[str] = "add"
-    FIELDS: ClassVar = (
-        _PATH,
-        replace(_PARTITION_VALUES, always=True),
-        Field("size", "size", integer, required=True),
-        Field("modificationTime", "modification_time", integer, required=True),
-        Field("dataChange", "data_change", boolean, required=True),
-        Field("stats", "stats", text),
-        _TAGS,
-        _DELETION_VECTOR,
-        *_ROW_IDS,
-        Field("clusteringProvider", "clustering_provider", text),
-    )
+    FIELDS: ClassVar = action_fields.ADD
 
     path: str
     partition_values: StringMap = field(default_factory=dict, hash=False)
@@ -121,11 +114,20 @@ class AddFile(FileAction):
         if not self.path:
             raise MalformedRecordError("AddFile has an empty path")
 
-    def remove(self, deletion_timestamp: int, data_change: bool = True) -> RemoveFile:
-        """The action that takes this very file, with its deletion vector, out of the table."""
+    def remove(
+        self,
+        deletion_timestamp: int | None = None,
+        data_change: bool = True,
+        *,
+        now_ms: Callable[[], int] = system_now_ms,
+    ) -> RemoveFile:
+        """The action that takes this very file, with its deletion vector, out of the table.
+
+        `deletion_timestamp` is ms since 1970; without one it is what the clock `now_ms` tells.
+        """
         return RemoveFile(
             path=self.path,
-            deletion_timestamp=deletion_timestamp,
+            deletion_timestamp=now_ms() if deletion_timestamp is None else deletion_timestamp,
             data_change=data_change,
             extended_file_metadata=True,
             partition_values=self.partition_values,
@@ -145,21 +147,14 @@ class AddFile(FileAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveFile(FileAction):
-    """A tombstone: the file left the table, but older versions may still need it."""
+    """A tombstone: the file left the table, but older versions may still need it.
+
+    >>> RemoveFile(path="a.parquet", deletion_timestamp=1_700_000_000_000).data_change
+    True
+    """
 
     KEY: ClassVar[str] = "remove"
-    FIELDS: ClassVar = (
-        _PATH,
-        Field("deletionTimestamp", "deletion_timestamp", integer),
-        Field("dataChange", "data_change", boolean),
-        Field("extendedFileMetadata", "extended_file_metadata", boolean),
-        _PARTITION_VALUES,
-        Field("size", "size", integer),
-        _TAGS,
-        _DELETION_VECTOR,
-        *_ROW_IDS,
-        Field("stats", "stats", text),
-    )
+    FIELDS: ClassVar = action_fields.REMOVE
 
     path: str
     deletion_timestamp: int | None = None
@@ -177,16 +172,14 @@ class RemoveFile(FileAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddCDCFile(FileAction):
-    """A file of changed rows, read by the change data feed of this version alone."""
+    """A file of changed rows, read by the change data feed of this version alone.
+
+    >>> AddCDCFile(path="_change_data/c.parquet", size=700).json
+    '{"cdc":{"path":"_change_data/c.parquet","partitionValues":{},"size":700,"dataChange":false}}'
+    """
 
     KEY: ClassVar[str] = "cdc"
-    FIELDS: ClassVar = (
-        _PATH,
-        replace(_PARTITION_VALUES, always=True),
-        Field("size", "size", integer, required=True),
-        _TAGS,
-        Field("dataChange", "data_change", boolean),
-    )
+    FIELDS: ClassVar = action_fields.CDC
 
     path: str
     partition_values: StringMap = field(default_factory=dict, hash=False)
@@ -198,21 +191,24 @@ class AddCDCFile(FileAction):
 
 @dataclass(frozen=True, kw_only=True)
 class Metadata(Action):
-    """A table's identity, schema, partitioning and properties; the newest replaces all others."""
+    """A table's identity, schema, partitioning and properties; the newest replaces all others.
+
+    >>> table = Metadata(
+    ...     schema_string='{"type":"struct","fields":['
+    ...     '{"name":"id","type":"long","nullable":true,"metadata":{}},'
+    ...     '{"name":"day","type":"date","nullable":true,"metadata":{}}]}',
+    ...     partition_columns=("day",),
+    ... )
+    >>> table.partition_schema.names, table.data_schema.names, table.format.provider
+    (('day',), ('id',), 'parquet')
+    >>> Metadata().id == Metadata().id
+    False
+    """
 
     KEY: ClassVar[str] = "metaData"
-    FIELDS: ClassVar = (
-        Field("id", "id", text, required=True),
-        Field("name", "name", text),
-        Field("description", "description", text),
-        Field("format", "format", record(Format), write_record),
-        Field("schemaString", "schema_string", text),
-        Field("partitionColumns", "partition_columns", string_tuple, write_tuple),
-        Field("configuration", "configuration", string_map, frozen_map),
-        Field("createdTime", "created_time", integer),
-    )
+    FIELDS: ClassVar = action_fields.METADATA
 
-    id: str
+    id: str = field(default_factory=random_uuid)
     name: str | None = None
     description: str | None = None
     format: Format = field(default_factory=Format)
@@ -249,18 +245,17 @@ class Metadata(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol(Action):
-    """What a client must understand before it may read or write the table."""
+    """What a client must understand before it may read or write the table.
+
+    >>> Protocol().json
+    '{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}'
+    """
 
     KEY: ClassVar[str] = "protocol"
-    FIELDS: ClassVar = (
-        Field("minReaderVersion", "min_reader_version", integer, required=True),
-        Field("minWriterVersion", "min_writer_version", integer, required=True),
-        Field("readerFeatures", "reader_features", string_tuple, write_tuple),
-        Field("writerFeatures", "writer_features", string_tuple, write_tuple),
-    )
+    FIELDS: ClassVar = action_fields.PROTOCOL
 
-    min_reader_version: int = 1
-    min_writer_version: int = 2
+    min_reader_version: int = Action.reader_version
+    min_writer_version: int = Action.writer_version
     reader_features: tuple[str, ...] | None = None
     writer_features: tuple[str, ...] | None = None
     extra: Json = field(default_factory=dict, repr=False, hash=False)
@@ -268,14 +263,14 @@ class Protocol(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTransaction(Action):
-    """The last version an application wrote: what makes a streaming write idempotent."""
+    """The last version an application wrote: what makes a streaming write idempotent.
+
+    >>> SetTransaction(app_id="nightly load", version=7).wrap.txn.version
+    7
+    """
 
     KEY: ClassVar[str] = "txn"
-    FIELDS: ClassVar = (
-        Field("appId", "app_id", text, required=True),
-        Field("version", "version", integer, required=True),
-        Field("lastUpdated", "last_updated", integer),
-    )
+    FIELDS: ClassVar = action_fields.TXN
 
     app_id: str
     version: int
@@ -288,11 +283,7 @@ class DomainMetadata(Action):
     """A named piece of configuration; names that begin with `delta.` are the protocol's own."""
 
     KEY: ClassVar[str] = "domainMetadata"
-    FIELDS: ClassVar = (
-        Field("domain", "domain", text, required=True),
-        Field("configuration", "configuration", text, required=True),
-        Field("removed", "removed", boolean, required=True),
-    )
+    FIELDS: ClassVar = action_fields.DOMAIN_METADATA
 
     domain: str
     configuration: str
@@ -305,10 +296,7 @@ class CheckpointMetadata(Action):
     """What a V2 checkpoint says of itself."""
 
     KEY: ClassVar[str] = "checkpointMetadata"
-    FIELDS: ClassVar = (
-        Field("version", "version", integer, required=True),
-        _TAGS,
-    )
+    FIELDS: ClassVar = action_fields.CHECKPOINT_METADATA
 
     version: int
     tags: StringMap | None = field(default=None, hash=False)
@@ -320,12 +308,7 @@ class SidecarFile(Action):
     """A Parquet file that holds file actions of a V2 checkpoint."""
 
     KEY: ClassVar[str] = "sidecar"
-    FIELDS: ClassVar = (
-        _PATH,
-        Field("sizeInBytes", "size_in_bytes", integer, required=True),
-        Field("modificationTime", "modification_time", integer, required=True),
-        _TAGS,
-    )
+    FIELDS: ClassVar = action_fields.SIDECAR
 
     path: str
     size_in_bytes: int
@@ -340,30 +323,15 @@ class CommitInfo(Action):
 
     The values of `operation_parameters` are JSON values and written as such; the values of
     `operation_metrics` are text.  `version` is filled in by the reader and never written.
+
+    >>> line = '{"commitInfo":{"operation":"WRITE","operationParameters":{"mode":"Append"}}}'
+    >>> info = Action.from_json(line)
+    >>> info.operation, info.operation_parameters["mode"]
+    ('WRITE', 'Append')
     """
 
     KEY: ClassVar[str] = "commitInfo"
-    FIELDS: ClassVar = (
-        Field("version", "version", integer),
-        Field("inCommitTimestamp", "in_commit_timestamp", integer),
-        Field("timestamp", "timestamp", integer),
-        Field("userId", "user_id", text),
-        Field("userName", "user_name", text),
-        Field("operation", "operation", text),
-        Field("operationParameters", "operation_parameters", raw_map),
-        Field("job", "job", record(JobInfo), write_record),
-        Field("notebook", "notebook", record(NotebookInfo), write_record),
-        Field("clusterId", "cluster_id", text),
-        Field("readVersion", "read_version", integer),
-        Field("isolationLevel", "isolation_level", text),
-        Field("isBlindAppend", "is_blind_append", boolean),
-        Field("dataChange", "data_change", boolean),
-        Field("operationMetrics", "operation_metrics", string_map, frozen_map),
-        Field("userMetadata", "user_metadata", text),
-        Field("tags", "tags", string_map, frozen_map),
-        Field("engineInfo", "engine_info", text),
-        Field("txnId", "txn_id", text),
-    )
+    FIELDS: ClassVar = action_fields.COMMIT_INFO
 
     version: int | None = None
     in_commit_timestamp: int | None = None
@@ -408,7 +376,12 @@ class CommitInfo(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingleAction:
-    """The envelope of a line: one field per kind of action, of which one is set."""
+    """The envelope of a line: one field per kind of action, of which one is set.
+
+    >>> envelope = SingleAction.from_json('{"txn":{"appId":"q","version":3}}')
+    >>> envelope.txn.app_id, envelope.add is None, envelope.unwrap() is envelope.txn
+    ('q', True, True)
+    """
 
     txn: SetTransaction | None = None
     add: AddFile | None = None
@@ -436,14 +409,16 @@ class SingleAction:
 
     @classmethod
     def from_json(cls, line: str) -> Self:
-        """The envelope that `line` spells; MalformedRecordError when it is none."""
+        """The envelope that `line` spells; CorruptLogError when it is none."""
         try:
-            value = json.loads(line)
+            return cls.from_json_value(json.loads(line))
         except RecursionError:
-            raise MalformedRecordError("it is nested too deeply") from None
+            reason = "it is nested too deeply"
+        except MalformedRecordError as error:
+            reason = str(error)
         except ValueError as error:
-            raise MalformedRecordError(f"it is not JSON ({error})") from error
-        return cls.from_json_value(value)
+            reason = f"it is not JSON ({error})"
+        raise CorruptLogError("DELTA_INVALID_ACTION", action=line, reason=reason)
 
     @classmethod
     def from_json_value(cls, value: object) -> Self:

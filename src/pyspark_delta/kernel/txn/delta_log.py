@@ -21,14 +21,15 @@ from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.log.checkpoint_writer import V2Format
 from pyspark_delta.kernel.log.segment import LogListing
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.log.table_log import TableLog, system_now_ms
+from pyspark_delta.kernel.log.table_log import TableLog
+from pyspark_delta.kernel.machine import random_uuid, system_now_ms
 from pyspark_delta.kernel.scan.readable import ReadableSnapshot
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.resolve import canonical_uri, store_for
 from pyspark_delta.kernel.txn.commit import DEFAULT_ATTEMPTS
 from pyspark_delta.kernel.txn.committer import Committer, FileSystemCommitter
 from pyspark_delta.kernel.txn.hooks import HookRunner, checkpoint, shared_runner
-from pyspark_delta.kernel.txn.transaction import OptimisticTransaction, random_uuid
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 
 CACHE_SIZE = 256
 """How many tables a process remembers, the one used longest ago going first."""

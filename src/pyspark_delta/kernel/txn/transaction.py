@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +22,7 @@ from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA, canonical_paths, file_key
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.table_log import TableLog
+from pyspark_delta.kernel.machine import random_uuid
 from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.operations import Operation, engine_info
@@ -57,11 +57,6 @@ logger = logging.getLogger(__name__)
 # A transaction older than this looks at the log before its first attempt: the clean-up of a busy
 # table may have freed the very name it would take.  No clean-up comes sooner, whatever the clocks.
 _OLD_MS = YOUNGEST_MS // 2
-
-
-def random_uuid() -> str:
-    """A fresh id."""
-    return str(uuid4())
 
 
 def _columns_read(files: pa.Table) -> pa.Table:
@@ -109,6 +104,11 @@ class OptimisticTransaction:
     def read_version(self) -> int:
         """The version that this transaction reads; -1 when there is none yet."""
         return -1 if self.snapshot is None else self.snapshot.version
+
+    @property
+    def delta_log(self) -> TableLog:
+        """The log of the table."""
+        return self.log
 
     @property
     def time_zone(self) -> str:

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.errors.table import AppendOnlyError, InvalidActionsError, SchemaError
 from pyspark_delta.kernel.log.frames import add_files, add_table
+from pyspark_delta.kernel.machine import random_uuid
 from pyspark_delta.kernel.ops.row_vectors import changed_vector, write_vectors
 from pyspark_delta.kernel.protocol.actions import (
     Action,
@@ -44,7 +45,7 @@ from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.vectors import VectorReader
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.transaction import OptimisticTransaction, random_uuid
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.allowed_places import allowed_stores
 from pyspark_delta.spark.column_alignment import column
 from pyspark_delta.spark.commands.auto_compact import is_auto_compacted, run_auto_compaction

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.machine import random_uuid
 from pyspark_delta.kernel.ops.bin_packing import (
     batches,
     partition_numbers,
@@ -40,7 +41,6 @@ from pyspark_delta.kernel.protocol.types import column_name
 from pyspark_delta.kernel.scan.partitions import partition_columns_table
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.transaction import random_uuid
 from pyspark_delta.spark.commands.compact import Compacted, Layout, compact
 from pyspark_delta.spark.commands.optimize_commit import commit_rewrite
 from pyspark_delta.spark.commands.optimize_settings import CHECKS_STATS, OptimizeSettings

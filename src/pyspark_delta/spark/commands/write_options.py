@@ -80,13 +80,13 @@ class WriteOptions:
     def parse(cls, options: Mapping[str, str], conf: Conf) -> WriteOptions:
         """The options that a writer was given; PropertyError for a value that means nothing."""
         given = options if isinstance(options, DeltaOptions) else DeltaOptions(options)
-        merges = given.flag("mergeSchema")
+        merges = given.can_merge_schema
         data_change = given.flag("dataChange")
         dynamic, is_dynamic = _dynamic(given, conf)
         return cls(
             conf=conf,
             merges_schema=_flag(conf, "schema.autoMerge.enabled") if merges is None else merges,
-            overwrites_schema=given.flag("overwriteSchema"),
+            overwrites_schema=given.can_overwrite_schema,
             data_change=data_change is not False,
             user_metadata=given.get("userMetadata") or conf(f"{_DELTA}commitInfo.userMetadata"),
             txn=_idempotent(given, conf),
