@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import pkgutil
 import re
 import string
@@ -22,6 +23,8 @@ from pyspark_delta.errors.base import DeltaError, conditions
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "pyspark_delta"
 MODULES = sorted(SOURCE.rglob("*.py"))
+# Where `make install` puts pandas, apart from what the kernel needs.
+FRAMES = Path(sys.prefix) / "frames"
 MOST_LINES_OF_A_MODULE = 500
 MOST_LINES_OF_A_FUNCTION = 60
 
@@ -138,6 +141,25 @@ def test_the_kernel_is_imported_without_spark(statement: str) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.skipif(not FRAMES.is_dir(), reason="pandas is not installed")
+def test_the_kernel_is_imported_without_pandas_where_it_is_installed() -> None:
+    script = (
+        "import importlib.util, sys; from pyspark_delta import DeltaLog; "
+        "assert importlib.util.find_spec('pandas'); "
+        "print(*sorted({'pyspark', 'py4j', 'pandas'} & set(sys.modules)))"
+    )
+    paths = filter(None, [str(FRAMES), os.environ.get("PYTHONPATH")])
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == ""

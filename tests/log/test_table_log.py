@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pyspark_delta.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
+from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.protocol.actions import (
     CommitInfo,
@@ -17,7 +19,7 @@ from pyspark_delta.kernel.protocol.actions import (
 from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.storage import LocalStore, MemoryStore
 from pyspark_delta.kernel.storage.base import LogStore
-from tests.support.clock import FrozenClock
+from tests.support.clock import START_MS, FrozenClock
 from tests.support.log_builder import LogBuilder, add, metadata, remove
 
 
@@ -61,6 +63,34 @@ def test_a_refresh_sees_what_others_committed(store: CountingStore) -> None:
     assert log.update().version == 2
     assert paths(log) == {"b"}
     assert log.update() is log.snapshot
+
+
+COLD_OPENS: dict[str, Callable[[TableLog], Snapshot | None]] = {
+    "the newest": lambda log: log.snapshot,
+    "a refresh": lambda log: log.update(),
+    "once it is known to exist": lambda log: log.snapshot if log.table_exists else None,
+    "a version": lambda log: log.snapshot_at(version=2),
+    "a time": lambda log: log.snapshot_at(timestamp=START_MS + 2_000),
+}
+
+
+@pytest.mark.parametrize("way", COLD_OPENS)
+def test_a_cold_open_lists_the_log_once(store: CountingStore, clock: FrozenClock, way: str) -> None:
+    builder = LogBuilder(store).create(add("a"))
+    for name in "bc":
+        clock.advance(seconds=1)
+        builder.commit(add(name))
+    store.calls.clear()
+    snapshot = COLD_OPENS[way](TableLog(store, now_ms=clock))
+    assert snapshot is not None
+    assert snapshot.num_files == 3
+    assert [operation for operation, _ in store.calls].count("list") == 1
+
+
+def test_a_table_that_cannot_be_read_exists(store: CountingStore) -> None:
+    builder = LogBuilder(store).create(add("a")).commit(add("b")).commit(add("c"))
+    store.delete(commit_path(1))
+    assert TableLog(builder.store).table_exists
 
 
 def test_one_new_commit_costs_one_read(store: CountingStore) -> None:

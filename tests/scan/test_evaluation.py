@@ -28,6 +28,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
+from pyspark_delta.kernel.scan.binding import bind
 from pyspark_delta.kernel.scan.evaluation import evaluate
 from pyspark_delta.kernel.scan.predicate_sql import parse_predicate
 from pyspark_delta.kernel.scan.predicates import (
@@ -85,9 +86,8 @@ def table(**columns: list[Any]) -> pa.Table:
 
 def judged(sql: str, time_zone: str = "UTC", **columns: list[Any]) -> list[bool | None]:
     predicate = parse_predicate(sql, time_zone=time_zone)
-    found: list[bool | None] = evaluate(
-        predicate, table(**columns), SCHEMA, time_zone=time_zone
-    ).to_pylist()
+    bound = bind(predicate, SCHEMA, time_zone=time_zone)
+    found: list[bool | None] = evaluate(bound, table(**columns)).to_pylist()
     return found
 
 
@@ -187,24 +187,24 @@ def test_other_arrow_types_of_a_column_are_taken_as_they_are() -> None:
         }
     )
     predicate = parse_predicate("t = 'x' AND n >= 1")
-    assert evaluate(predicate, rows, SCHEMA).to_pylist() == [True, False, True]
+    assert evaluate(bind(predicate, SCHEMA), rows).to_pylist() == [True, False, True]
     late = parse_predicate("at >= '1970-01-01 00:00:00.000001Z'")
-    assert evaluate(late, rows, SCHEMA).to_pylist() == [False, True, True]
+    assert evaluate(bind(late, SCHEMA), rows).to_pylist() == [False, True, True]
     widened = parse_predicate("clock >= '1970-01-02'")
-    assert evaluate(widened, rows, SCHEMA).to_pylist() == [False, True, True]
+    assert evaluate(bind(widened, SCHEMA), rows).to_pylist() == [False, True, True]
     large = pa.table({"t": pa.array(["x"], pa.large_string())})
-    assert evaluate(parse_predicate("t = 'x'"), large, SCHEMA).to_pylist() == [True]
+    assert evaluate(bind(parse_predicate("t = 'x'"), SCHEMA), large).to_pylist() == [True]
 
 
 def test_no_rows_are_no_trouble() -> None:
     assert judged("n < 5 AND NOT t LIKE 'x%' OR n IN (1, 2)", n=[], t=[]) == []
     empty = pa.table({"n": pa.chunked_array([], pa.int64())})
-    assert len(evaluate(parse_predicate("n < 5"), empty, SCHEMA)) == 0
+    assert len(evaluate(bind(parse_predicate("n < 5"), SCHEMA), empty)) == 0
 
 
 def test_rows_cannot_be_judged_by_what_is_unknown() -> None:
     with pytest.raises(InvalidPredicateError, match="cannot be judged"):
-        evaluate(Unknown("f(n) = 1"), table(n=[1]), SCHEMA)
+        evaluate(bind(Unknown("f(n) = 1"), SCHEMA), table(n=[1]))
     with pytest.raises(InvalidPredicateError, match="no column"):
         judged("nothing = 1", n=[1])
 
@@ -261,5 +261,5 @@ ROWS = st.lists(
 @given(PREDICATES, ROWS)
 def test_arrow_and_the_model_agree(predicate: Predicate, rows: list[dict[str, Any]]) -> None:
     columns = {name: [row[name] for row in rows] for name in VALUES}
-    found = evaluate(predicate, table(**columns), SCHEMA).to_pylist()
+    found = evaluate(bind(predicate, SCHEMA), table(**columns)).to_pylist()
     assert found == [judge(predicate, row) for row in rows]

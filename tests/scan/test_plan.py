@@ -24,6 +24,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
+from pyspark_delta.kernel.scan.binding import bind
 from pyspark_delta.kernel.scan.plan import PLANNED_COLUMNS, plan_scan, select_files
 from pyspark_delta.kernel.scan.predicates import (
     TRUE,
@@ -35,6 +36,7 @@ from pyspark_delta.kernel.scan.predicates import (
 )
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
+from tests.support.calls import num_calls
 from tests.support.checkpoints import checkpoint
 from tests.support.data_tables import DataTable
 from tests.support.log_builder import add, remove
@@ -104,14 +106,26 @@ def test_what_is_unknown_rules_no_file_out(store: MemoryStore) -> None:
     both = conjunction([compare("p", "=", 1), unknown])
     plan = four_files(store).snapshot.plan(filter=both)
     assert plan.files.num_rows == 2
-    assert plan.partition_filter == compare("p", "=", 1)
-    assert plan.data_filter == unknown
+    assert plan.partition_filter.predicate == compare("p", "=", 1)
+    assert plan.data_filter.predicate == unknown
     assert planned(four_files(MemoryStore()), disjunction([compare("p", "=", 1), unknown])) == [
         "p=1/a%20b",
         "p=1/b",
         "p=2/c",
         "p=2/d",
     ]
+
+
+def test_a_filter_is_bound_once_on_its_way_to_files_and_rows(store: MemoryStore) -> None:
+    table = DataTable(store, SCHEMA, ["p"])
+    rows = {"id": [1, 5], "v": ["a", "b"]}
+    files = [table.file(f"p={p}/ä %", rows, partition={"p": p}, stats=True) for p in ("1", "2")]
+    snapshot = table.commit(*files).snapshot
+    assert num_calls(bind, lambda: snapshot.plan(filter="p = 2 AND id > 3")) == 1
+    assert num_calls(bind, lambda: snapshot.to_table(filter="p = 2 AND id > 3")) == 1
+    bound = bind(compare("ID", "<", 3), SCHEMA)
+    assert snapshot.plan(filter=bound).filter is bound
+    assert num_calls(bind, lambda: snapshot.plan(filter=bound)) == 0
 
 
 def test_a_plan_says_what_to_read_and_what_is_left_to_filter(store: MemoryStore) -> None:
@@ -126,7 +140,7 @@ def test_a_plan_says_what_to_read_and_what_is_left_to_filter(store: MemoryStore)
     # What is decided by partitions alone needs no column of its own.
     alone = four_files(MemoryStore()).snapshot.plan(["v"], "p = 2")
     assert alone.partition_schema.names == ()
-    assert alone.data_filter == TRUE
+    assert alone.data_filter.is_true
 
 
 def test_a_plan_has_the_files_columns_and_where_they_are(store: MemoryStore) -> None:

@@ -49,7 +49,7 @@ def parquet(rows: pa.Table, per_group: int, **options: Any) -> pq.ParquetFile:
 
 def read_groups(file: pq.ParquetFile, condition: str, schema: StructType) -> list[int]:
     predicate = bound_filter(condition, schema)
-    mask = row_groups_to_read(file, predicate, schema)
+    mask = row_groups_to_read(file, predicate)
     return [place for place, is_read in enumerate(mask) if is_read]
 
 
@@ -139,7 +139,7 @@ def test_physical_names_lead_to_the_columns() -> None:
     schema = StructType((StructField("a", LONG, True, metadata),))
     file = parquet(pa.table({"a": [9, 9], "col-x": [1, 2]}), 1)
     predicate = bound_filter("a = 2", schema)
-    assert row_groups_to_read(file, predicate, schema, ColumnMappingMode.NAME) == [False, True]
+    assert row_groups_to_read(file, predicate, ColumnMappingMode.NAME) == [False, True]
 
 
 def test_vectors_count_the_rows_of_groups_that_are_not_read() -> None:
@@ -197,8 +197,8 @@ def test_no_row_that_is_wanted_is_lost(
     schema = one(INTEGER)
     rows = pa.table({"a": pa.array(values, pa.int32())})
     predicate = bound_filter(condition, schema)
-    wanted = evaluate(predicate, rows, schema).to_pylist()
-    mask = row_groups_to_read(parquet(rows, per_group), predicate, schema)
+    wanted = evaluate(predicate, rows).to_pylist()
+    mask = row_groups_to_read(parquet(rows, per_group), predicate)
     for place, is_read in enumerate(mask):
         if not is_read:
             assert True not in wanted[place * per_group : (place + 1) * per_group]

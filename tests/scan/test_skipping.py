@@ -30,6 +30,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
+from pyspark_delta.kernel.scan.binding import BoundPredicate, bind
 from pyspark_delta.kernel.scan.literals import float_value
 from pyspark_delta.kernel.scan.predicate_sql import parse_for_skipping
 from pyspark_delta.kernel.scan.predicates import (
@@ -70,10 +71,10 @@ METADATA = Metadata(id="m", schema_string=format_schema(SCHEMA), partition_colum
 
 
 def mask(
-    predicate: Predicate, stats: list[str | None], partitions: pa.Table | None = None
+    predicate: BoundPredicate, stats: list[str | None], partitions: pa.Table | None = None
 ) -> list[bool]:
     parsed = parse_stats(pa.chunked_array([stats], pa.string()), stats_leaves(predicate, METADATA))
-    kept: list[bool] = skipping_mask(predicate, parsed, SCHEMA, partitions=partitions).to_pylist()
+    kept: list[bool] = skipping_mask(predicate, parsed, partitions=partitions).to_pylist()
     return kept
 
 
@@ -440,7 +441,7 @@ def replaced(predicate: Predicate, value: Predicate) -> Predicate:
 def test_a_file_with_a_matching_row_is_never_skipped(data: st.DataObject) -> None:
     rows, text = data.draw(files())
     predicate = data.draw(predicates(rows))
-    (kept,) = mask(predicate, [text])
+    (kept,) = mask(bind(predicate, SCHEMA, lenient=True), [text])
     for constant in (literal(True), literal(False), literal(None)):
         certain = replaced(predicate, Comparison("=", constant, literal(True)))
         if any(judge(certain, row) for row in rows):

@@ -32,7 +32,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructType,
 )
 from pyspark_delta.kernel.scan.literals import cast_text
-from pyspark_delta.kernel.scan.predicate_sql import parse_leniently
+from pyspark_delta.kernel.scan.predicate_sql import parse_for_skipping
 from pyspark_delta.kernel.scan.stats_bounds import Side, bound, struct_bound
 from pyspark_delta.kernel.scan.stats_columns import (
     Leaf,
@@ -103,9 +103,10 @@ def test_only_columns_with_statistics_are_leaves() -> None:
             StructField("code", STRING, metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(2)"}),
         )
     )
-    predicate = parse_leniently(
+    predicate = parse_for_skipping(
         "p = 1 AND N = 1 AND n < 5 AND list IS NULL AND s IS NULL AND s.X = 1 AND bin = X'00'"
-        " AND code LIKE 'x%' AND nowhere = 1 AND f(n)"
+        " AND code LIKE 'x%' AND nowhere = 1 AND f(n)",
+        schema,
     )
     found = stats_leaves(predicate, metadata(schema, "P"))
     assert [(each.path, each.is_ordered) for each in found] == [
@@ -123,7 +124,8 @@ def test_statistics_have_physical_names() -> None:
         return StructField(name, kind, metadata=keys)
 
     schema = StructType((mapped("s", StructType((mapped("x.y", LONG, 2),)), 1),))
-    (found,) = stats_leaves(parse_leniently("s.`x.y` > 1"), metadata(schema, mode="name"))
+    predicate = parse_for_skipping("s.`x.y` > 1", schema)
+    (found,) = stats_leaves(predicate, metadata(schema, mode="name"))
     assert found.physical_path == ("c-1", "c-2")
     text = '{"minValues":{"c-1":{"c-2":5}},"maxValues":{"s":{"x.y":9},"c-1":{"c-2":7}}}'
     (row,) = parsed([text], found)
@@ -297,7 +299,7 @@ def test_a_date_that_became_a_timestamp_is_still_a_bound() -> None:
 def test_doubles_that_were_floats_keep_the_floats_digits() -> None:
     changed = {"delta.typeChanges": [{"fromType": "float", "toType": "double"}]}
     schema = StructType((StructField("x", DOUBLE, metadata=changed), StructField("y", DOUBLE)))
-    widened, other = stats_leaves(parse_leniently("x = 1 AND y = 1"), metadata(schema))
+    widened, other = stats_leaves(parse_for_skipping("x = 1 AND y = 1", schema), metadata(schema))
     assert (widened.was_float, other.was_float) == (True, False)
     text = '{"minValues":{"x":0.1,"y":0.1},"maxValues":{"x":0.1,"y":0.1}}'
     (row,) = parsed([text], widened, other)

@@ -22,13 +22,25 @@ from pyspark_delta.kernel.protocol.types import (
     STRING,
     TIMESTAMP,
     DecimalType,
+    StructField,
+    StructType,
 )
+from pyspark_delta.kernel.scan.binding import bind
 from pyspark_delta.kernel.scan.predicates import Column
+from pyspark_delta.kernel.storage import FaultStore, MemoryStore
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.deleted_rows import row_bits
 from pyspark_delta.spark.expressions import predicate_of
 from pyspark_delta.spark.jvm.filters import Filter
 from pyspark_delta.spark.jvm.unsafe_rows import TextRows, array_bytes, row_bytes, word_of
+from pyspark_delta.spark.options import DeltaOptions
+from pyspark_delta.spark.snapshot_source import SnapshotSource
 from pyspark_delta.spark.stepped_functions import day_of, truncated_to, year_of
+from pyspark_delta.spark.time_travel import asked_snapshot
+from tests.support.calls import num_calls
+from tests.support.clock import FrozenClock
+from tests.support.data_tables import DataTable
+from tests.support.log_builder import LogBuilder, add
 
 random.seed(3)
 
@@ -144,6 +156,30 @@ def test_filters_are_read_as_predicates() -> None:
     assert of(call("Rand", 0)) == "(Rand)"
     assert predicate_of(Filter(None, None, 0)).to_sql() == "(an expression)"
     assert of(call("And", 2), n) == "(an expression)"
+
+
+def test_a_filter_of_a_query_is_bound_once() -> None:
+    store = MemoryStore(None, "tä ble 100%")
+    table = DataTable(
+        store, StructType((StructField("id", LONG), StructField("p", INTEGER))), ["p"]
+    )
+    rows = {"id": [1, 5]}
+    files = [table.file(f"p={p}/ä %", rows, partition={"p": p}, stats=True) for p in ("1", "2")]
+    source = SnapshotSource(table.commit(*files).snapshot, "UTC")
+    on_partitions = tree(call("EqualTo", 2), attribute("p", "integer"), literal("1", "integer"))
+    on_rows = tree(call("GreaterThan", 2), attribute("id", "long"), literal("3", "long"))
+    assert source.groups([on_partitions], [on_rows])[0].counts == [1]
+    assert num_calls(bind, lambda: source.groups([on_partitions], [on_rows])) == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"versionAsOf": "1"}, {"timestampAsOf": "2024-01-01"}])
+def test_a_load_lists_the_log_of_a_cold_table_once(options: dict[str, str]) -> None:
+    store = FaultStore(MemoryStore(None, "tä ble 100%", now_ms=FrozenClock()))
+    LogBuilder(store).create(add("a")).commit(add("b"))
+    store.calls.clear()
+    log = DeltaLog(store)
+    asked_snapshot(lambda _: log, "/tä ble 100%", DeltaOptions(options), lambda _: "UTC")
+    assert [operation for operation, _ in store.calls].count("list_from") == 1
 
 
 def struct_of(*fields: tuple[str, str, dict[str, Any]]) -> dict[str, Any]:

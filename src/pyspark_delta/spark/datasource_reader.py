@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors.table import SchemaError
 from pyspark_delta.kernel.scan.arrow_reader import read_planned
+from pyspark_delta.kernel.scan.binding import BoundPredicate
 from pyspark_delta.kernel.scan.plan import ScanPlan, bound_filter, plan_scan
 from pyspark_delta.kernel.scan.predicates import (
     TRUE,
@@ -132,8 +133,9 @@ class DeltaReader(DataSourceReader):
         zone = _zone(options)
         # What the table's types make unknown rules nothing out, and cannot judge rows either.
         pushed = bound_filter(self._pushed, snapshot.metadata.schema, time_zone=zone)
-        known = [part for part in conjuncts(pushed) if not has_unknown(part)]
-        both = conjunction([_asked_filter(snapshot, options), *known])
+        known = [part for part in conjuncts(pushed.predicate) if not has_unknown(part)]
+        asked = _asked_filter(snapshot, options)
+        both = replace(asked, predicate=conjunction([asked.predicate, *known]))
         return plan_scan(snapshot, filter=both, time_zone=zone), snapshot.store
 
 
@@ -152,7 +154,7 @@ def _zone(options: DeltaOptions) -> str:
     return given_zone(options) or "UTC"
 
 
-def _asked_filter(snapshot: ReadableSnapshot, options: DeltaOptions) -> Predicate:
+def _asked_filter(snapshot: ReadableSnapshot, options: DeltaOptions) -> BoundPredicate:
     """The option `filter`, which belongs to the DataFrame: other rows are not in it."""
     return bound_filter(options.get("filter"), snapshot.metadata.schema, time_zone=_zone(options))
 

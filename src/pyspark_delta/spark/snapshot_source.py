@@ -5,7 +5,7 @@ Pruning and skipping happen here, on Arrow; no Python object is made for a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,20 +22,13 @@ from pyspark_delta.kernel.protocol.column_mapping import (
 from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.protocol.row_tracking import is_enabled as has_row_tracking
 from pyspark_delta.kernel.protocol.types import BINARY, LONG, StructField, StructType
-from pyspark_delta.kernel.scan.binding import bind
+from pyspark_delta.kernel.scan.binding import BoundPredicate, bind, bound_conjunction
 from pyspark_delta.kernel.scan.evaluation import evaluate
 from pyspark_delta.kernel.scan.generated_filters import implied_partition_filter
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.log_answers import Answers, Asked, answers_from_log
 from pyspark_delta.kernel.scan.plan import ScanPlan, mapping_mode, plan_scan
-from pyspark_delta.kernel.scan.predicates import (
-    TRUE,
-    Path,
-    Predicate,
-    conjunction,
-    has_unknown,
-    rename_columns,
-)
+from pyspark_delta.kernel.scan.predicates import Path, Predicate, rename_columns
 from pyspark_delta.kernel.scan.vectors import VectorReader, descriptor_of
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.spark.deleted_rows import RowBits
@@ -128,15 +121,14 @@ class SnapshotSource(ScanSource):
         self, partition_filters: Sequence[Filter], data_filters: Sequence[Filter]
     ) -> tuple[FileGroups, list[int]]:
         on_partitions = [self._predicate(each) for each in partition_filters]
-        left = [i for i, predicate in enumerate(on_partitions) if has_unknown(predicate)]
-        exact = conjunction(p for p in on_partitions if not has_unknown(p))
-        whole = conjunction([*on_partitions, *map(self._predicate, data_filters)])
-        metadata = self.snapshot.metadata
-        implied = implied_partition_filter(whole, metadata, time_zone=self._time_zone)
-        plan = self._planned(conjunction([whole, implied]))
+        left = [i for i, predicate in enumerate(on_partitions) if predicate.has_unknown]
+        exact = self._all_of(p for p in on_partitions if not p.has_unknown)
+        whole = self._all_of([*on_partitions, *map(self._predicate, data_filters)])
+        implied = implied_partition_filter(whole, self.snapshot.metadata)
+        plan = self._planned(self._all_of([whole, implied]))
         files, partitions = plan.files, plan.partitions
-        if exact != TRUE:
-            passed = _is_true(exact, plan, partitions)
+        if not exact.is_true:
+            passed = pc.fill_null(evaluate(exact, partitions), False)
             files, partitions = files.filter(passed), partitions.filter(passed)
         self._note(whole, files.num_rows)
         return self._grouped(files, partitions), left
@@ -144,14 +136,14 @@ class SnapshotSource(ScanSource):
     def answers(
         self, partition_filters: Sequence[Filter], asked: Sequence[Asked]
     ) -> Answers | None:
-        where = conjunction(self._predicate(each) for each in partition_filters)
-        if has_unknown(where):
+        where = self._all_of(map(self._predicate, partition_filters))
+        if where.has_unknown:
             return None
         # A table that no scan may read, for paths that lead out of it say, is not counted either.
         self._planned(where)
         if self._mode is not ColumnMappingMode.NONE:
             asked = [self._logical(each) for each in asked]
-        found = answers_from_log(self.snapshot, where, asked, time_zone=self._time_zone)
+        found = answers_from_log(self.snapshot, where, asked)
         if found is not None:
             self._note(where, found.num_files)
         return found
@@ -159,8 +151,8 @@ class SnapshotSource(ScanSource):
     def drops_deleted_rows(self, columns: Set[str]) -> bool:
         return VECTOR in columns
 
-    def _note(self, read: Predicate, num_files: int) -> None:
-        self.reads.append(ScanRead(read, num_files))
+    def _note(self, read: BoundPredicate, num_files: int) -> None:
+        self.reads.append(ScanRead(read.predicate, num_files))
         del self.reads[:-_MOST_READS]
 
     def _logical(self, asked: Asked) -> Asked:
@@ -168,7 +160,7 @@ class SnapshotSource(ScanSource):
             return asked
         return replace(asked, column=self._logical_path((asked.column,))[0])
 
-    def _planned(self, predicate: Predicate) -> ScanPlan:
+    def _planned(self, predicate: BoundPredicate) -> ScanPlan:
         def planned(allowed: Sequence[LogStore]) -> ScanPlan:
             return plan_scan(
                 self.snapshot,
@@ -187,13 +179,17 @@ class SnapshotSource(ScanSource):
                 raise
             return planned(allowed)
 
-    def _predicate(self, one: Filter) -> Predicate:
+    def _predicate(self, one: Filter) -> BoundPredicate:
         predicate = predicate_of(one, time_zone=self._time_zone)
         schema = self.snapshot.metadata.schema
         if self._mode is not ColumnMappingMode.NONE:
             predicate = rename_columns(predicate, self._logical_path)
         # What is no column of the table, `_metadata` say, is Spark's to judge.
         return bind(predicate, schema, time_zone=self._time_zone, lenient=True)
+
+    def _all_of(self, predicates: Iterable[BoundPredicate]) -> BoundPredicate:
+        schema = self.snapshot.metadata.schema
+        return bound_conjunction(predicates, schema, time_zone=self._time_zone)
 
     def _logical_path(self, path: Path) -> Path:
         try:
@@ -263,11 +259,6 @@ class SnapshotSource(ScanSource):
     def _more_values(self, files: pa.Table) -> list[list[Any]]:
         """Values of further columns that a source has, for the first file of each group."""
         return []
-
-
-def _is_true(predicate: Predicate, plan: ScanPlan, partitions: pa.Table) -> pa.Array:
-    passed = evaluate(predicate, partitions, plan.metadata.schema, time_zone=plan.time_zone)
-    return pc.fill_null(passed, False)
 
 
 def _stored(column: pa.ChunkedArray) -> pa.Array:

@@ -29,7 +29,7 @@ class AsOf:
     def snapshot(self, log: DeltaLog, zone: str) -> ReadableSnapshot:
         """The version in that log; texts without a zone are in `zone`."""
         if self.timestamp is not None:
-            return log.snapshot_at(version=log.version_at(self.timestamp, zone=zone))
+            return log.snapshot_at(timestamp=self.timestamp, zone=zone)
         return log.snapshot_at(version=self.version)
 
 
@@ -57,15 +57,16 @@ def asked_snapshot(
         if found["version"] is None:
             zone = zone_of(found["time"])
             at = parse_path_timestamp(found["time"], zone)
-            return log.snapshot_at(version=log.version_at(at, zone=zone))
+            return log.snapshot_at(timestamp=at, zone=zone)
         version = int(found["version"])
-    if not log.table_exists:
-        raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=path)
-    if version is not None:
-        return log.snapshot_at(version=version)
-    if time is not None:
-        return log.snapshot_at(version=log.version_at(time, zone=zone_of(time)))
-    return log.update()
+    try:
+        if version is not None:
+            return log.snapshot_at(version=version)
+        if time is not None:
+            return log.snapshot_at(timestamp=time, zone=zone_of(time))
+        return log.update()
+    except TableNotFoundError:
+        raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=path) from None
 
 
 def names_version(path: str, options: DeltaOptions) -> bool:

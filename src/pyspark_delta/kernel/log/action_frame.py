@@ -17,7 +17,8 @@ from pyspark_delta.kernel.protocol.actions import Action
 # Where in a key the bytes of its digest begin, counted from its end: the UUID of a name such as
 # `part-00000-<uuid>-c000.snappy.parquet`, or of `<uuid>.parquet`.
 _WINDOWS = (-44, -36, -28, -20)
-_MIX = pa.scalar(-7046029254386353131, pa.int64())
+# A plain number: pyarrow imports pandas, where it is installed, to make a scalar of one.
+_MIX = -7046029254386353131
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from threading import RLock
 
-from pyspark_delta.errors.storage import FileMissingError
+from pyspark_delta.errors.base import DeltaError
+from pyspark_delta.errors.storage import FileMissingError, StorageError
 from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.commit_lines import actions_from_json
@@ -53,7 +54,17 @@ class TableLog:
     @property
     def table_exists(self) -> bool:
         """Whether there is a Delta table: at least one commit or checkpoint."""
-        return self._snapshot is not None or list_log(self.store).latest_version is not None
+        if self._snapshot is not None:
+            return True
+        try:
+            # Whoever asks opens the table next: the snapshot is kept, and the log listed once.
+            return self.snapshot.version >= 0
+        except TableNotFoundError:
+            return False
+        except StorageError:
+            raise
+        except DeltaError:
+            return True  # a table that cannot be read is one
 
     @property
     def snapshot(self) -> Snapshot:
@@ -93,16 +104,18 @@ class TableLog:
         version: int | None = None,
         timestamp: int | str | None = None,
         *,
+        zone: str = "UTC",
         listing: LogListing | None = None,
     ) -> Snapshot:
-        """The table as it was at a version, or at a time (ms since the epoch, or text).
+        """The table as it was at a version, or at a time (ms since the epoch, or text in `zone`).
 
         `listing` is one of `list_log_for` that version, for who has it already.
         """
         if (version is None) == (timestamp is None):
             raise ValueError("give either a version or a timestamp")
         if timestamp is not None:
-            version = self.version_at(timestamp)
+            listing = list_log(self.store)
+            version = self._version_at(timestamp, listing, zone=zone)
         with self._lock:
             current = self._snapshot
         if current is not None and current.version == version:
@@ -127,15 +140,8 @@ class TableLog:
         self, timestamp: int | str, *, can_return_last: bool = False, zone: str = "UTC"
     ) -> int:
         """The version that was the newest at a time: ms since the epoch, or text in `zone`."""
-        at = parse_timestamp(timestamp, zone) if isinstance(timestamp, str) else timestamp
-        listing = list_log(self.store)
-        return version_at_time(
-            self.store,
-            listing,
-            self._times_metadata(),
-            at,
-            can_return_last=can_return_last,
-            zone=zone,
+        return self._version_at(
+            timestamp, list_log(self.store), can_return_last=can_return_last, zone=zone
         )
 
     def version_from(
@@ -150,7 +156,7 @@ class TableLog:
         return version_from_time(
             self.store,
             listing,
-            self._times_metadata(),
+            self._times_metadata(listing),
             at,
             can_exceed_latest=can_exceed_latest,
             zone=zone,
@@ -160,7 +166,32 @@ class TableLog:
         """Make the log directory, where the store has directories."""
         self.store.make_directory(LOG_DIRECTORY)
 
-    def _times_metadata(self) -> dict[str, str | None]:
+    def _version_at(
+        self,
+        timestamp: int | str,
+        listing: LogListing,
+        *,
+        can_return_last: bool = False,
+        zone: str = "UTC",
+    ) -> int:
+        at = parse_timestamp(timestamp, zone) if isinstance(timestamp, str) else timestamp
+        return version_at_time(
+            self.store,
+            listing,
+            self._times_metadata(listing),
+            at,
+            can_return_last=can_return_last,
+            zone=zone,
+        )
+
+    def _times_metadata(self, listing: LogListing) -> dict[str, str | None]:
+        """The properties of the newest version, which `listing`, of the whole log, tells of."""
+        with self._lock:
+            if self._snapshot is None:
+                self._snapshot = self.snapshot_type.load(
+                    self.store, now_ms=self.now_ms, listing=listing
+                )
+                return dict(self._snapshot.metadata.configuration)
         return dict(self.update().metadata.configuration)
 
     def _probe(self, current: Snapshot) -> Snapshot | None:

@@ -24,7 +24,7 @@ from pyspark_delta.kernel.scan.file_reader import (
 )
 from pyspark_delta.kernel.scan.locations import IS_ABSOLUTE, LOCATION, Locations
 from pyspark_delta.kernel.scan.plan import ScanPlan, plan_scan
-from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, has_unknown
+from pyspark_delta.kernel.scan.predicates import Predicate
 from pyspark_delta.kernel.scan.row_groups import row_groups_to_read
 from pyspark_delta.kernel.scan.vectors import VectorReader, descriptor_of
 from pyspark_delta.kernel.storage.base import LogStore
@@ -91,7 +91,7 @@ def _reader_of(
 ) -> _Reader:
     if batch_size < 1:
         raise ValueError("a batch holds at least one row")
-    if has_unknown(plan.filter):
+    if plan.filter.has_unknown:
         raise InvalidPredicateError(
             "DELTA_INVALID_PREDICATE",
             predicate=plan.filter.to_sql(),
@@ -142,14 +142,12 @@ class _Reader:
             mode=self._plan.mode,
             vector=None if descriptor is None else self._vectors.read(descriptor),
             batch_size=self._batch_size,
-            chosen=None if self._plan.data_filter == TRUE else self._row_groups,
+            chosen=None if self._plan.data_filter.is_true else self._row_groups,
         )
 
     def _row_groups(self, file: pq.ParquetFile) -> list[bool]:
         plan = self._plan
-        return row_groups_to_read(
-            file, plan.data_filter, plan.metadata.schema, plan.mode, time_zone=plan.time_zone
-        )
+        return row_groups_to_read(file, plan.data_filter, plan.mode)
 
     def _completed(self, rows: Rows, values: list[pa.Scalar]) -> pa.RecordBatch:
         """Rows of a file with the partition values of that file; every column that is needed."""
@@ -161,8 +159,7 @@ class _Reader:
     def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that are wanted, and the columns that were asked for."""
         plan = self._plan
-        if plan.data_filter != TRUE:
-            table = pa.Table.from_batches([batch])
-            mask = evaluate(plan.data_filter, table, plan.metadata.schema, time_zone=plan.time_zone)
+        if not plan.data_filter.is_true:
+            mask = evaluate(plan.data_filter, pa.Table.from_batches([batch]))
             batch = batch.filter(mask)
         return batch.select(self._asked) if self._asked else batch_without_columns(batch.num_rows)

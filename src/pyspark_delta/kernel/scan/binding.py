@@ -2,8 +2,8 @@
 
 Spark casts before it compares; which side it casts is decided here, once, so that rows, partition
 values and statistics are all judged by the same rule.  A bound predicate compares a column with a
-literal of the column's own type, or a whole or decimal number with a DOUBLE.  Binding a bound
-predicate changes nothing.
+literal of the column's own type, or a whole or decimal number with a DOUBLE.  `BoundPredicate` is
+the type of what has been bound, so that nothing is bound twice on its way from a query to a file.
 
 >>> schema = StructType((StructField("Day", DATE), StructField("n", INTEGER)))
 >>> bind(Comparison("<", Column(("day",)), Literal("2024-02-29", STRING)), schema).to_sql()
@@ -16,7 +16,8 @@ predicate changes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Any
@@ -72,7 +73,9 @@ from pyspark_delta.kernel.scan.predicates import (
     Unknown,
     conjunction,
     disjunction,
+    has_unknown,
     map_predicates,
+    split_partition_part,
 )
 
 COLLATIONS_KEY = "__COLLATIONS"
@@ -82,9 +85,48 @@ _EXACT = Context(prec=100)
 _MAX_DECIMAL_DIGITS = 38
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundPredicate:
+    """A predicate that has the names and types of `schema`: rows and files are judged by it.
+
+    `bind` makes one.  Parts of a bound predicate, and the AND of several, are bound as well.
+    """
+
+    predicate: Predicate
+    schema: StructType = field(repr=False, compare=False)
+    time_zone: str = field(repr=False, compare=False)
+
+    @property
+    def is_true(self) -> bool:
+        """Whether it is the constant TRUE, which selects every row."""
+        return self.predicate == TRUE
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether some part is not understood, so that rows cannot be judged by it."""
+        return has_unknown(self.predicate)
+
+    def split(self, partition_columns: Sequence[str]) -> tuple[BoundPredicate, BoundPredicate]:
+        """The part that partition values alone decide, and the rest."""
+        on_partitions, rest = split_partition_part(self.predicate, partition_columns)
+        return replace(self, predicate=on_partitions), replace(self, predicate=rest)
+
+    def to_sql(self) -> str:
+        """The predicate as SQL text."""
+        return self.predicate.to_sql()
+
+
+def bound_conjunction(
+    predicates: Iterable[BoundPredicate], schema: StructType, *, time_zone: str = "UTC"
+) -> BoundPredicate:
+    """The AND of predicates that are bound to `schema`; TRUE of none."""
+    whole = conjunction(each.predicate for each in predicates)
+    return BoundPredicate(predicate=whole, schema=schema, time_zone=time_zone)
+
+
 def bind(
     predicate: Predicate, schema: StructType, *, time_zone: str = "UTC", lenient: bool = False
-) -> Predicate:
+) -> BoundPredicate:
     """`predicate` with the names and types of `schema`.
 
     A name that is not there, or a comparison that has no one meaning, is an InvalidPredicateError;
@@ -102,7 +144,8 @@ def bind(
                 "DELTA_INVALID_PREDICATE", predicate=part.to_sql(), reason=error
             ) from None
 
-    return map_predicates(predicate, bound)
+    whole = map_predicates(predicate, bound)
+    return BoundPredicate(predicate=whole, schema=schema, time_zone=time_zone)
 
 
 def cast_literal(value: Literal, data_type: DataType, zone: tzinfo = UTC) -> Literal:

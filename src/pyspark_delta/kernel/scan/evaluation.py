@@ -1,9 +1,11 @@
 """Rows judged by a predicate, in Arrow, with SQL's three values.
 
 >>> from pyspark_delta.kernel.protocol.schema_json import parse_schema
+>>> from pyspark_delta.kernel.scan.binding import bind
 >>> from pyspark_delta.kernel.scan.predicates import compare
 >>> schema = parse_schema('{"type":"struct","fields":[{"name":"n","type":"long"}]}')
->>> evaluate(compare("N", "<", 3), pa.table({"n": [1, 5, None]}), schema).to_pylist()
+>>> predicate = bind(compare("N", "<", 3), schema)
+>>> evaluate(predicate, pa.table({"n": [1, 5, None]})).to_pylist()
 [True, False, None]
 """
 
@@ -23,7 +25,7 @@ from pyspark_delta.kernel.scan.arrow_values import (
     compare_arrays,
     widened,
 )
-from pyspark_delta.kernel.scan.binding import bind
+from pyspark_delta.kernel.scan.binding import BoundPredicate
 from pyspark_delta.kernel.scan.literals import FRACTIONAL
 from pyspark_delta.kernel.scan.predicates import (
     And,
@@ -42,15 +44,13 @@ from pyspark_delta.kernel.scan.predicates import (
 )
 
 
-def evaluate(
-    predicate: Predicate, table: pa.Table, schema: StructType, *, time_zone: str = "UTC"
-) -> pa.BooleanArray:
+def evaluate(predicate: BoundPredicate, table: pa.Table) -> pa.BooleanArray:
     """Whether each row of `table` satisfies `predicate`: true, false or null.
 
-    `schema` gives the types of the columns; `table` needs those the predicate names, under these
-    names.  A predicate that is `Unknown` somewhere is an InvalidPredicateError.
+    `table` needs the columns that the predicate names, under these names.  A predicate that is
+    `Unknown` somewhere is an InvalidPredicateError.
     """
-    return _Rows(table, schema).judged(bind(predicate, schema, time_zone=time_zone))
+    return _Rows(table, predicate.schema).judged(predicate.predicate)
 
 
 class _Rows:

@@ -12,19 +12,20 @@ taken for up to a day more or less.  PROTOCOL.md, "Generated Columns".
 >>> schema = format_schema(StructType((StructField("d", DATE), year)))
 >>> table = Metadata(id="1", schema_string=schema, partition_columns=("y",))
 >>> day = Comparison("<", Column(("d",)), Literal(0, DATE))
->>> implied_partition_filter(day, table).to_sql()
+>>> implied_partition_filter(bind(day, table.schema), table).to_sql()
 'y <= 1970 OR y IS NULL'
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import tzinfo
 
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.datetimes import MICROS_PER_DAY
 from pyspark_delta.kernel.protocol.types import STRING, StructField
-from pyspark_delta.kernel.scan.binding import bind
+from pyspark_delta.kernel.scan.binding import BoundPredicate, bind
 from pyspark_delta.kernel.scan.generation_shapes import GenerationRule, generation_rules
 from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.kernel.scan.predicates import (
@@ -48,23 +49,14 @@ _MOST_VALUES = 50
 _CONTRARY = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-def implied_partition_filter(
-    predicate: Predicate, metadata: Metadata, *, time_zone: str = "UTC"
-) -> Predicate:
-    """What must hold of partition columns wherever `predicate` is true; TRUE when nothing must.
-
-    `time_zone` is where days begin.
-    """
+def implied_partition_filter(predicate: BoundPredicate, metadata: Metadata) -> BoundPredicate:
+    """What must hold of partition columns wherever `predicate` is true; TRUE when nothing must."""
     rules = generation_rules(metadata)
-    if not rules:
-        return TRUE
-    try:
-        zone = zone_named(time_zone)
-    except ValueError:
-        return TRUE
-    bound = bind(predicate, metadata.schema, time_zone=time_zone, lenient=True)
-    found = [_implied(bound, rule, zone) for rule in rules]
-    return conjunction(part for part in found if part != TRUE)
+    if not rules or predicate.is_true:
+        return replace(predicate, predicate=TRUE)
+    zone = zone_named(predicate.time_zone)
+    found = conjunction(_implied(predicate.predicate, rule, zone) for rule in rules)
+    return bind(found, metadata.schema, time_zone=predicate.time_zone, lenient=True)
 
 
 def _implied(predicate: Predicate, rule: GenerationRule, zone: tzinfo) -> Predicate:

@@ -30,7 +30,7 @@ IS_ABSOLUTE = "isAbsolute"
 # are empty or climb, and what could be one of these to another system.
 _SUSPICIOUS = r"[%:\\\x00]|(^|/)\.{0,2}(/|$)"
 _SUSPICIOUS_BYTES = (b"%", b":", b"\\", b"\0", b"//", b"./", b"/.")
-_SUSPICIOUS_PATHS = pa.array(["", ".", ".."])
+_SUSPICIOUS_PATHS = ("", ".", "..")
 _IN_LOG = f"{LOG_DIRECTORY}/"
 _WHY_NOT_IN_LOG = "the log directory holds no data"
 _WHY_NOT_OUTSIDE = "it is outside of the table"
@@ -147,7 +147,7 @@ def _may_be_suspicious(paths: pa.Array) -> bool:
         for found in (
             pc.starts_with(paths, "/"),
             pc.ends_with(paths, "/"),
-            pc.is_in(paths, value_set=_SUSPICIOUS_PATHS),
+            pc.is_in(paths, value_set=pa.array(_SUSPICIOUS_PATHS, pa.string())),
         )
     )
 

@@ -19,12 +19,11 @@ from pyspark_delta.kernel.log.replay import FileState
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.types import DATE, STRING, DataType
-from pyspark_delta.kernel.scan.binding import has_binary_order
+from pyspark_delta.kernel.scan.binding import BoundPredicate, has_binary_order
 from pyspark_delta.kernel.scan.evaluation import evaluate
 from pyspark_delta.kernel.scan.literals import INTEGRAL, zone_named
 from pyspark_delta.kernel.scan.partitions import partition_columns_table
 from pyspark_delta.kernel.scan.plan import of_files
-from pyspark_delta.kernel.scan.predicates import TRUE, Predicate
 from pyspark_delta.kernel.scan.stats_bounds import Side
 from pyspark_delta.kernel.scan.stats_cache import parsed_stats
 from pyspark_delta.kernel.scan.stats_columns import (
@@ -68,7 +67,7 @@ class Answers:
 
 
 def answers_from_log(
-    snapshot: Snapshot, where: Predicate, asked: Sequence[Asked], *, time_zone: str = "UTC"
+    snapshot: Snapshot, where: BoundPredicate, asked: Sequence[Asked]
 ) -> Answers | None:
     """What the log says of the rows for which `where` is true; None when it does not say it all.
 
@@ -77,7 +76,7 @@ def answers_from_log(
     return of_files(
         snapshot,
         _COLUMNS,
-        lambda files, state: _answers(files, state, snapshot.metadata, where, asked, time_zone),
+        lambda files, state: _answers(files, state, snapshot.metadata, where, asked),
     )
 
 
@@ -85,15 +84,13 @@ def _answers(
     files: pa.Table,
     state: FileState,
     metadata: Metadata,
-    where: Predicate,
+    where: BoundPredicate,
     asked: Sequence[Asked],
-    time_zone: str,
 ) -> Answers | None:
-    partitions = partition_columns_table(files, metadata, zone=zone_named(time_zone))
+    partitions = partition_columns_table(files, metadata, zone=zone_named(where.time_zone))
     wanted = pa.repeat(pa.scalar(True), files.num_rows)
-    if where != TRUE:
-        passed = evaluate(where, partitions, metadata.schema, time_zone=time_zone)
-        wanted = pc.fill_null(passed, False)
+    if not where.is_true:
+        wanted = pc.fill_null(evaluate(where, partitions), False)
     paths = dict.fromkeys((each.column,) for each in asked if each.column is not None)
     leaves = column_leaves(paths, metadata)
     stats = parsed_stats(state, wanted, [ROWS_ALONE, *leaves])

@@ -30,6 +30,7 @@ from pyspark_delta.kernel.protocol.column_mapping import (
 from pyspark_delta.kernel.protocol.partition_values import parse_partition_value
 from pyspark_delta.kernel.protocol.types import StructField, StructType
 from pyspark_delta.kernel.scan.arrow_types import arrow_type
+from pyspark_delta.kernel.scan.binding import bind
 from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.kernel.scan.predicates import Predicate
 from pyspark_delta.kernel.scan.skipping import skipping_mask
@@ -56,9 +57,8 @@ def partition_mask(
     """
     partitions = partition_columns_table(files, metadata, zone=zone_named(time_zone))
     nothing = pa.table({"path": files.column("path")})
-    return skipping_mask(
-        predicate, nothing, metadata.schema, partitions=partitions, time_zone=time_zone
-    )
+    bound = bind(predicate, metadata.schema, time_zone=time_zone, lenient=True)
+    return skipping_mask(bound, nothing, partitions=partitions)
 
 
 def typed_partitions(

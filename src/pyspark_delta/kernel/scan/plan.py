@@ -28,7 +28,7 @@ from pyspark_delta.kernel.protocol.column_mapping import (
 from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.protocol.type_widening import check_type_changes
 from pyspark_delta.kernel.protocol.types import StructField, StructType
-from pyspark_delta.kernel.scan.binding import bind
+from pyspark_delta.kernel.scan.binding import BoundPredicate, bind
 from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.partitions import partition_columns_table, typed_partitions
@@ -37,7 +37,6 @@ from pyspark_delta.kernel.scan.predicates import (
     TRUE,
     Predicate,
     columns_of,
-    split_partition_part,
 )
 from pyspark_delta.kernel.scan.skipping import skipping_mask
 from pyspark_delta.kernel.scan.stats_cache import parsed_stats
@@ -76,9 +75,9 @@ class ScanPlan:
     """What has to be read of the files: these columns and those of `data_filter`."""
     partition_schema: StructType
     """The partition columns among them; their values come from the log, never from a file."""
-    filter: Predicate
-    partition_filter: Predicate
-    data_filter: Predicate
+    filter: BoundPredicate
+    partition_filter: BoundPredicate
+    data_filter: BoundPredicate
     files: pa.Table
     num_files: int
     """How many files the version has; `files` are those of them that are read."""
@@ -106,7 +105,7 @@ class ScanPlan:
 def plan_scan(
     snapshot: Snapshot,
     columns: Iterable[str] | None = None,
-    filter: str | Predicate | None = None,
+    filter: str | Predicate | BoundPredicate | None = None,
     *,
     allowed_roots: Sequence[LogStore] = (),
     time_zone: str = "UTC",
@@ -122,9 +121,9 @@ def plan_scan(
     _check_schema(snapshot)
     schema = _asked_columns(metadata.schema, columns)
     predicate = bound_filter(filter, metadata.schema, time_zone=time_zone)
-    partition_filter, data_filter = split_partition_part(predicate, metadata.partition_columns)
-    wanted = {f.name for f in schema} | {path[0] for path in columns_of(data_filter)}
-    files = select_files(snapshot, predicate, PLANNED_COLUMNS, time_zone=time_zone)
+    partition_filter, data_filter = predicate.split(metadata.partition_columns)
+    wanted = {f.name for f in schema} | {path[0] for path in columns_of(data_filter.predicate)}
+    files = select_files(snapshot, predicate, PLANNED_COLUMNS)
     _check_vectors(snapshot, files)
     located = Locations(snapshot.store, allowed_roots).resolve(files.column("path"))
     for name in located.schema.names:
@@ -146,7 +145,7 @@ def plan_scan(
 
 def select_files(
     snapshot: Snapshot,
-    predicate: Predicate,
+    predicate: Predicate | BoundPredicate,
     columns: Sequence[str] = tuple(ADD_SCHEMA.names),
     *,
     time_zone: str = "UTC",
@@ -155,14 +154,15 @@ def select_files(
 
     What does not fit the table's names and types, and `Unknown` parts, rule no file out.
     """
-    if predicate == TRUE:
+    metadata = snapshot.metadata
+    if isinstance(predicate, Predicate):
+        predicate = bind(predicate, metadata.schema, time_zone=time_zone, lenient=True)
+    bound = predicate
+    if bound.is_true:
         return snapshot.files_with(columns)
     names = list(dict.fromkeys([*columns, "path", "partitionValues"]))
-    metadata = snapshot.metadata
     return of_files(
-        snapshot,
-        names,
-        lambda files, state: _chosen(files, state, metadata, predicate, time_zone),
+        snapshot, names, lambda files, state: _chosen(files, state, metadata, bound)
     ).select(list(columns))
 
 
@@ -189,43 +189,40 @@ def of_files(
 
 
 def _chosen(
-    files: pa.Table, state: FileState, metadata: Metadata, predicate: Predicate, time_zone: str
+    files: pa.Table, state: FileState, metadata: Metadata, predicate: BoundPredicate
 ) -> pa.Table:
     """Those of `files`, which are all of `state`, that `predicate` does not rule out."""
-    partition_part, data_part = split_partition_part(predicate, metadata.partition_columns)
+    partition_part, data_part = predicate.split(metadata.partition_columns)
     partitions = None
     if metadata.partition_columns:
-        partitions = partition_columns_table(files, metadata, zone=zone_named(time_zone))
-    mask = skipping_mask(
-        partition_part,
-        files.select(["path"]),
-        metadata.schema,
-        partitions=partitions,
-        time_zone=time_zone,
-    )
+        partitions = partition_columns_table(files, metadata, zone=zone_named(predicate.time_zone))
+    mask = skipping_mask(partition_part, files.select(["path"]), partitions=partitions)
     left = files.filter(mask)
-    if data_part == TRUE:
+    if data_part.is_true:
         return left
     leaves = stats_leaves(data_part, metadata)
     mask = skipping_mask(
         data_part,
         parsed_stats(state, mask, leaves) if leaves else left.select(["path"]),
-        metadata.schema,
         partitions=None if partitions is None else partitions.filter(mask),
-        time_zone=time_zone,
     )
     return left.filter(mask)
 
 
 def bound_filter(
-    filter: str | Predicate | None, schema: StructType, *, time_zone: str = "UTC"
-) -> Predicate:
-    """A filter with the names and types of `schema`; TRUE for none.
+    filter: str | Predicate | BoundPredicate | None,
+    schema: StructType,
+    *,
+    time_zone: str = "UTC",
+) -> BoundPredicate:
+    """A filter with the names and types of `schema`; TRUE for none, a bound one as it is.
 
     InvalidPredicateError when it cannot be understood, or names a column that is not there.
     """
+    if isinstance(filter, BoundPredicate):
+        return filter
     if filter is None:
-        return TRUE
+        filter = TRUE
     predicate = parse_predicate(filter, time_zone=time_zone) if isinstance(filter, str) else filter
     return bind(predicate, schema, time_zone=time_zone)
 

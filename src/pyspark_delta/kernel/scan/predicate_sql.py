@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from pyspark_delta.errors.table import InvalidPredicateError
 from pyspark_delta.kernel.protocol.types import DataType, DecimalType, StructType
-from pyspark_delta.kernel.scan.binding import bind, cast_literal
+from pyspark_delta.kernel.scan.binding import BoundPredicate, bind, cast_literal
 from pyspark_delta.kernel.scan.literals import cast_text, zone_named
 from pyspark_delta.kernel.scan.predicates import (
     FALSE,
@@ -89,7 +89,7 @@ def parse_leniently(text: str, *, time_zone: str = "UTC") -> Predicate:
         return Unknown(text)
 
 
-def parse_for_skipping(text: str, schema: StructType, *, time_zone: str = "UTC") -> Predicate:
+def parse_for_skipping(text: str, schema: StructType, *, time_zone: str = "UTC") -> BoundPredicate:
     """The predicate to choose files by: bound to `schema`, `Unknown` where nothing can be said."""
     predicate = parse_leniently(text, time_zone=time_zone)
     return bind(predicate, schema, time_zone=time_zone, lenient=True)

@@ -17,13 +17,12 @@ import pyarrow.parquet as pq
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.types import (
     StructField,
-    StructType,
     is_atomic,
 )
 from pyspark_delta.kernel.scan.arrow_casts import caster
 from pyspark_delta.kernel.scan.arrow_values import comparable
-from pyspark_delta.kernel.scan.binding import has_binary_order
-from pyspark_delta.kernel.scan.predicates import Path, Predicate, columns_of
+from pyspark_delta.kernel.scan.binding import BoundPredicate, has_binary_order
+from pyspark_delta.kernel.scan.predicates import Path, columns_of
 from pyspark_delta.kernel.scan.projection import find_leaf
 from pyspark_delta.kernel.scan.skipping import skipping_mask
 from pyspark_delta.kernel.scan.stats_bounds import Side, has_bounds
@@ -34,23 +33,20 @@ _EXACT = Context(prec=76)
 
 def row_groups_to_read(
     file: pq.ParquetFile,
-    predicate: Predicate,
-    schema: StructType,
+    predicate: BoundPredicate,
     mode: ColumnMappingMode = ColumnMappingMode.NONE,
-    *,
-    time_zone: str = "UTC",
 ) -> list[bool]:
     """For each row group, whether it must be read.
 
-    `schema` is the table's, under logical names.  Columns that are not in the file, partition
-    columns among them, are not judged.
+    Columns of the predicate that are not in the file, partition columns among them, are not
+    judged.
     """
-    footer = file.metadata
+    schema, footer = predicate.schema, file.metadata
     groups = [footer.row_group(place) for place in range(footer.num_row_groups)]
     stats: dict[str, pa.Array] = {
         NUM_RECORDS: pa.array([group.num_rows for group in groups], pa.int64())
     }
-    for path in columns_of(predicate):
+    for path in columns_of(predicate.predicate):
         f = schema.find(path)
         if f is None or not is_atomic(f.data_type):
             continue
@@ -58,7 +54,7 @@ def row_groups_to_read(
             place, present = leaf
             chunks = [group.column(place).statistics for group in groups]
             stats.update(_leaf_stats(path, f, present, chunks))
-    mask = skipping_mask(predicate, pa.table(stats), schema, time_zone=time_zone)
+    mask = skipping_mask(predicate, pa.table(stats))
     found: list[bool] = mask.to_pylist()
     return found
 

@@ -6,25 +6,26 @@ row may make it true and whether some row may make it false, so NOT costs nothin
 nulls, and what the statistics do not say, speak for keeping.
 PROTOCOL.md, "Per-file Statistics".
 
->>> from pyspark_delta.kernel.protocol.types import LONG, StructField
+>>> from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
+>>> from pyspark_delta.kernel.scan.binding import bind
 >>> from pyspark_delta.kernel.scan.predicates import compare
 >>> schema = StructType((StructField("n", LONG),))
 >>> stats = pa.table({"numRecords": [3, 3], "minValues n": [1, 5], "maxValues n": [4, 9]})
->>> skipping_mask(compare("n", ">", 4), stats, schema).to_pylist()
+>>> skipping_mask(bind(compare("n", ">", 4), schema), stats).to_pylist()
 [False, True]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.scan.arrow_values import comparable_scalar, compare_arrays, widened
-from pyspark_delta.kernel.scan.binding import bind
+from pyspark_delta.kernel.scan.binding import BoundPredicate
 from pyspark_delta.kernel.scan.evaluation import evaluate
 from pyspark_delta.kernel.scan.predicates import (
     And,
@@ -51,12 +52,7 @@ _MOST_RANGES = 16
 
 
 def skipping_mask(
-    predicate: Predicate,
-    stats: pa.Table,
-    schema: StructType,
-    *,
-    partitions: pa.Table | None = None,
-    time_zone: str = "UTC",
+    predicate: BoundPredicate, stats: pa.Table, *, partitions: pa.Table | None = None
 ) -> pa.BooleanArray:
     """Whether each file must be read: false only where no row of it can satisfy `predicate`.
 
@@ -64,16 +60,15 @@ def skipping_mask(
     `partitions`, if given, the files' partition values under the columns' own names.  A column
     that is in neither is not judged.
     """
-    bound = bind(predicate, schema, time_zone=time_zone, lenient=True)
-    return _Files(stats, schema, partitions).may_be(bound, True)
+    return _Files(stats, predicate, partitions).may_be(predicate.predicate, True)
 
 
 class _Files:
     """Files as rows of statistics and partition values, judged by what may be in them."""
 
-    def __init__(self, stats: pa.Table, schema: StructType, partitions: pa.Table | None) -> None:
+    def __init__(self, stats: pa.Table, whole: BoundPredicate, partitions: pa.Table | None) -> None:
         self._stats = stats
-        self._schema = schema
+        self._whole = whole
         self._partitions = partitions
         self._names = set(stats.schema.names)
         self._partition_names = set() if partitions is None else set(partitions.schema.names)
@@ -94,7 +89,7 @@ class _Files:
             case Constant(value=value):
                 return self._all(value is wanted)
         if self._is_on_partitions(predicate):
-            judged = evaluate(predicate, self._partitions, self._schema)
+            judged = evaluate(replace(self._whole, predicate=predicate), self._partitions)
             return pc.fill_null(judged if wanted else pc.invert(judged), False)
         return self._leaf_may_be(predicate, wanted)
 

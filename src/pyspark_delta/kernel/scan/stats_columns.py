@@ -40,9 +40,9 @@ from pyspark_delta.kernel.protocol.types import (
     DecimalType,
     StructType,
 )
-from pyspark_delta.kernel.scan.binding import bind, has_binary_order
+from pyspark_delta.kernel.scan.binding import BoundPredicate, has_binary_order
 from pyspark_delta.kernel.scan.literals import FRACTIONAL, INTEGRAL, MAX_LONG, MIN_LONG
-from pyspark_delta.kernel.scan.predicates import Column, Path, Predicate, columns_of
+from pyspark_delta.kernel.scan.predicates import Column, Path, columns_of
 from pyspark_delta.kernel.scan.stats_bounds import (
     Side,
     around_float,
@@ -91,9 +91,9 @@ ROWS_ALONE = Leaf(path=(), physical_path=(), data_type=VARIANT, is_ordered=False
 """No column: for who wants to know how many rows the files have, and nothing else."""
 
 
-def stats_leaves(predicate: Predicate, metadata: Metadata) -> tuple[Leaf, ...]:
+def stats_leaves(predicate: BoundPredicate, metadata: Metadata) -> tuple[Leaf, ...]:
     """The leaves whose statistics may tell something about `predicate`, each once."""
-    return column_leaves(columns_of(bind(predicate, metadata.schema, lenient=True)), metadata)
+    return column_leaves(columns_of(predicate.predicate), metadata)
 
 
 def column_leaves(paths: Iterable[Path], metadata: Metadata) -> tuple[Leaf, ...]:

@@ -16,6 +16,7 @@ from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY
+from pyspark_delta.kernel.scan.binding import bind
 from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.kernel.scan.partitions import partition_columns_table, partition_mask
 from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, split_partition_part
@@ -149,14 +150,13 @@ def _stats_mask(
     predicate: Predicate, metadata: Metadata, adds: pa.Table, time_zone: str
 ) -> pa.BooleanArray:
     try:
-        leaves = stats_leaves(predicate, metadata)
+        bound = bind(predicate, metadata.schema, time_zone=time_zone, lenient=True)
+        leaves = stats_leaves(bound, metadata)
         stats = parse_stats(adds.column("stats"), leaves) if leaves else adds.select(["path"])
         partitions = None
         if metadata.partition_columns:
             partitions = partition_columns_table(adds, metadata, zone=zone_named(time_zone))
-        return skipping_mask(
-            predicate, stats, metadata.schema, partitions=partitions, time_zone=time_zone
-        )
+        return skipping_mask(bound, stats, partitions=partitions)
     except DeltaError:
         return _all_of(adds)
 

@@ -109,10 +109,11 @@ class DeltaLog(TableLog):
         version: int | None = None,
         timestamp: int | str | None = None,
         *,
+        zone: str = "UTC",
         listing: LogListing | None = None,
     ) -> ReadableSnapshot:
-        """The table as it was at a version, or at a time (ms since the epoch, or text)."""
-        found = super().snapshot_at(version, timestamp, listing=listing)
+        """The table as it was at a version, or at a time: ms since the epoch, or text in `zone`."""
+        found = super().snapshot_at(version, timestamp, zone=zone, listing=listing)
         return cast("ReadableSnapshot", found)
 
     def start_transaction(self, *, time_zone: str = "UTC") -> OptimisticTransaction:

@@ -137,7 +137,7 @@ class ReadSet:
         return canonical_paths(pa.concat_arrays(chunks) if chunks else _NO_PATHS, self.root_uri)
 
 
-_NO_PATHS = pa.array([], pa.string())
+_NO_PATHS = pa.nulls(0, pa.string())
 
 
 def _narrowed(read: Read) -> Read:

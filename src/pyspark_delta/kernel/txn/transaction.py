@@ -27,6 +27,7 @@ from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.operations import Operation, engine_info
 from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.kernel.scan.binding import BoundPredicate
 from pyspark_delta.kernel.scan.plan import select_files
 from pyspark_delta.kernel.scan.predicates import TRUE, Predicate
 from pyspark_delta.kernel.txn.commit import (
@@ -147,7 +148,7 @@ class OptimisticTransaction:
 
     def filter_files(
         self,
-        predicate: Predicate | None = None,
+        predicate: Predicate | BoundPredicate | None = None,
         *,
         by_row: bool = False,
         narrow: Callable[[], Predicate] | None = None,
@@ -169,13 +170,15 @@ class OptimisticTransaction:
 
     def record_read(
         self,
-        predicate: Predicate | None,
+        predicate: Predicate | BoundPredicate | None,
         files: pa.Table,
         *,
         by_row: bool = False,
         narrow: Callable[[], Predicate] | None = None,
     ) -> None:
         """Note a read that somebody else made of this snapshot: a predicate and what it gave."""
+        if isinstance(predicate, BoundPredicate):
+            predicate = predicate.predicate
         condition = TRUE if predicate is None else predicate
         found = _columns_read(files)
         self._record(Read(predicate=condition, files=found, by_row=by_row, narrow=narrow))

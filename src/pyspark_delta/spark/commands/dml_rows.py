@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from pyspark_delta.errors.table import InvalidPredicateError
 from pyspark_delta.kernel.protocol.actions import Action, AddFile
-from pyspark_delta.kernel.scan.predicates import has_unknown
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.commands.replaced_rows import RowCondition, row_condition, whole_files
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -88,7 +87,7 @@ class DmlCondition:
 
         Each row is judged by itself, so the commit depends on the rows that it changes.
         """
-        return txn.filter_files(self.where.predicate, by_row=True)
+        return txn.filter_files(self.where.bound, by_row=True)
 
     def matching(self, rows: DataFrame) -> DataFrame:
         """Those of `rows` for which the condition is true."""
@@ -176,7 +175,7 @@ def files_by_partition(
     where = condition.where
     if not where.names_only(txn.metadata.partition_columns):
         return None
-    if not has_unknown(where.predicate):
+    if not where.bound.has_unknown:
         return whole_files(jvm, txn, where, files)
     rows = located_rows(jvm, txn, files).frame
     found = condition.matching(rows).select(FILE).distinct().collect()

@@ -69,7 +69,8 @@ def taken_rows(jvm: JvmSession, resolution: Resolution, snapshot: Snapshot) -> P
         condition = resolution.at_both.expression(each.condition)
         parts = filters_on(jvm, condition, resolution.target)
         asked.append(conjunction(predicate_of(part, time_zone=zone) for part in parts))
-    return bind(disjunction(asked), snapshot.metadata.schema, time_zone=zone, lenient=True)
+    schema = snapshot.metadata.schema
+    return bind(disjunction(asked), schema, time_zone=zone, lenient=True).predicate
 
 
 def with_known_keys(
@@ -123,7 +124,7 @@ def key_predicate(
         return TRUE  # a conflict, then, and no other failure
     zone = session_zone(jvm.spark)
     found = (predicate_of(each, time_zone=zone) for each in filters)
-    return conjunction(bind(each, schema, time_zone=zone, lenient=True) for each in found)
+    return bind(conjunction(found), schema, time_zone=zone, lenient=True).predicate
 
 
 def _is_exact(f: StructField | None) -> bool:

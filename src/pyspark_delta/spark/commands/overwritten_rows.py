@@ -37,7 +37,7 @@ class _Choice:
 def rows_where(files: DmlFiles, condition: DmlCondition) -> Replaced:
     """The rows for which the condition is true."""
     txn = files.txn
-    candidates = txn.filter_files(condition.where.predicate, by_row=_has_vectors(files))
+    candidates = txn.filter_files(condition.where.bound, by_row=_has_vectors(files))
     whole = files_by_partition(files.jvm, txn, condition, candidates)
     if whole is not None:
         gone = tuple(add_files(whole))

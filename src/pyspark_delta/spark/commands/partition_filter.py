@@ -40,7 +40,7 @@ def files_of_partitions(
     whole = reduce(Column.__and__, (each.column for each in parsed))
     condition = dml_condition(jvm, txn, whole, operation, None)
     # Not a read of the transaction: others may do with files as they like that are left alone.
-    candidates = select_files(txn.snapshot, condition.where.predicate, time_zone=txn.time_zone)
+    candidates = select_files(txn.snapshot, condition.where.bound)
     chosen = files_by_partition(jvm, txn, condition, candidates)
     assert chosen is not None  # it names partition columns alone
     return ChosenPartitions(files=chosen, predicates=tuple(each.text for each in parsed))

@@ -22,7 +22,7 @@ from pyspark_delta.kernel.protocol.actions import Action, AddFile
 from pyspark_delta.kernel.protocol.row_tracking import is_enabled as has_row_tracking
 from pyspark_delta.kernel.protocol.row_tracking import materialized_columns
 from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
-from pyspark_delta.kernel.scan.binding import bind
+from pyspark_delta.kernel.scan.binding import BoundPredicate, bind
 from pyspark_delta.kernel.scan.evaluation import evaluate
 from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.kernel.scan.partitions import partition_columns_table
@@ -79,12 +79,12 @@ class Replaced:
 class RowCondition:
     """A condition on rows of the table as it is looked at from all sides.
 
-    `predicate` is what the log can make of it, over the table's own names.
+    `bound` is what the log can make of it, over the table's own names.
     """
 
     column: Column = field(hash=False)
     resolved: Condition
-    predicate: Predicate
+    bound: BoundPredicate
 
     def names_only(self, columns: Sequence[str]) -> bool:
         """Whether it looks at no other columns than these, however it spells their names."""
@@ -125,7 +125,7 @@ def row_condition(
     asked = resolved.filter
     predicate = FALSE if asked is None else predicate_of(asked, time_zone=zone)
     bound = bind(predicate, metadata.schema, time_zone=zone, lenient=True)
-    return RowCondition(column=condition, resolved=resolved, predicate=bound)
+    return RowCondition(column=condition, resolved=resolved, bound=bound)
 
 
 def whole_files(
@@ -139,7 +139,7 @@ def whole_files(
     if not txn.metadata.partition_columns:
         return files  # a condition without columns, and these are left because it is true
     partitions = partition_columns_table(files, txn.metadata, zone=zone_named(zone))
-    passed = evaluate(condition.predicate, partitions, txn.schema, time_zone=zone)
+    passed = evaluate(condition.bound, partitions)
     return files.filter(pc.fill_null(passed, False))
 
 
@@ -226,4 +226,4 @@ def _of_partitions(txn: OptimisticTransaction, partitions: pa.Table, zone: str) 
         )
         for row in rows
     )
-    return bind(named, txn.schema, time_zone=zone, lenient=True)
+    return bind(named, txn.schema, time_zone=zone, lenient=True).predicate
