@@ -43,6 +43,7 @@ from pyspark_delta.kernel.protocol.types import (
     DataType,
     DecimalType,
 )
+from pyspark_delta.kernel.scan.string_literals import string_literal
 
 LiteralValue = bool | int | float | str | bytes | Decimal | None
 
@@ -171,7 +172,7 @@ def format_literal(value: LiteralValue, data_type: DataType) -> str:
     if isinstance(value, bytes):
         return f"X'{value.hex().upper()}'"
     if isinstance(value, str):
-        return quoted(value)
+        return string_literal(value)
     if isinstance(value, Decimal):
         return f"{value:f}BD"
     if isinstance(value, float):
@@ -187,11 +188,6 @@ def format_literal(value: LiteralValue, data_type: DataType) -> str:
     if data_type == INTEGER or data_type not in INTEGRAL:
         return str(value)
     return f"{value}{_SUFFIXES[data_type]}"
-
-
-def quoted(text: str) -> str:
-    """`text` as a SQL string literal."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 _SUFFIXES = {BYTE: "Y", SHORT: "S", LONG: "L"}

@@ -302,8 +302,7 @@ class _Parser:
         pattern = self._token
         if pattern.kind is not TokenKind.STRING or not isinstance(left, Column):
             raise self._unexpected()
-        self._at += 1
-        prefix, rest = split_pattern(pattern.value)
+        prefix, rest = split_pattern(self._string())
         if not rest:
             return Comparison("=", left, literal(prefix))
         if rest.strip("%") == "":
@@ -354,9 +353,9 @@ class _Parser:
         sign = self._take("-", "+")
         if sign or token.kind is TokenKind.NUMBER:
             return self._number("-" if sign == "-" else "")
-        self._at += 1
         if token.kind is TokenKind.STRING:
-            return literal(token.value)
+            return literal(self._string())
+        self._at += 1
         if token.kind is TokenKind.BINARY:
             return self._checked(token, lambda: literal(parse_binary(token.value)))
         if token.word in _CONSTANTS:
@@ -367,6 +366,13 @@ class _Parser:
             return self._cast(token)
         self._at -= 1
         raise self._unexpected()
+
+    def _string(self) -> str:
+        """The value of string literals that follow each other: one string, as Spark reads them."""
+        first = self._at
+        while self._token.kind is TokenKind.STRING:
+            self._at += 1
+        return "".join(token.value for token in self._tokens[first : self._at])
 
     def _number(self, sign: str) -> Literal:
         token = self._token

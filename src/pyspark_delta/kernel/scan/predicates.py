@@ -40,8 +40,8 @@ from pyspark_delta.kernel.scan.literals import (
     MIN_LONG,
     LiteralValue,
     format_literal,
-    quoted,
 )
+from pyspark_delta.kernel.scan.string_literals import string_literal
 
 Path = tuple[str, ...]
 
@@ -175,7 +175,7 @@ class StartsWith(Predicate):
 
     def to_sql(self) -> str:
         pattern = re.sub(r"([\\%_])", r"\\\1", self.prefix) + "%"
-        return f"{self.column.to_sql()} LIKE {quoted(pattern)}"
+        return f"{self.column.to_sql()} LIKE {string_literal(pattern)}"
 
 
 @dataclass(frozen=True, slots=True)

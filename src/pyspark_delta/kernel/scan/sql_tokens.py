@@ -14,6 +14,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from pyspark_delta.kernel.scan.string_literals import STRING_LITERAL, string_value
+
 
 class TokenKind(Enum):
     """What a token is."""
@@ -53,12 +55,10 @@ class TokenError(ValueError):
         self.position = position
 
 
-_SPACE = re.compile(r"(?:\s+|--[^\n]*|/\*(?:(?!\*/|/\*).)*\*/)+", re.DOTALL)
+_SPACE = re.compile(r"(?:\s+|--(?:\\\n|[^\r\n])*|/\*(?:(?!\*/|/\*).)*\*/)+", re.DOTALL)
 _TOKENS = (
     (TokenKind.BINARY, re.compile(r"[xX]'[^']*'")),
-    (TokenKind.STRING, re.compile(r"[rR](?:'[^']*'|\"[^\"]*\")")),
-    (TokenKind.STRING, re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)),
-    (TokenKind.STRING, re.compile(r"\"(?:[^\"\\]|\\.|\"\")*\"", re.DOTALL)),
+    (TokenKind.STRING, re.compile(STRING_LITERAL, re.DOTALL)),
     (TokenKind.QUOTED_NAME, re.compile(r"`(?:[^`]|``)*`")),
     (TokenKind.NUMBER, re.compile(r"[0-9]+\.(?![\w.])")),
     (
@@ -68,25 +68,6 @@ _TOKENS = (
     (TokenKind.NAME, re.compile(r"[^\W\d]\w*")),
     (TokenKind.SYMBOL, re.compile(r"<=>|<=|>=|<>|!=|==|\|\||[^\s'\"`]")),
 )
-# By the quote that encloses a text: that quote doubled, or a backslash and what it stands before.
-_ESCAPE = {
-    quote: re.compile(
-        rf"({quote}{quote})|\\(?:u([0-9A-Fa-f]{{4}})|U([0-9A-Fa-f]{{8}})|([0-3][0-7]{{2}})|(.))",
-        re.DOTALL,
-    )
-    for quote in "'\""
-}
-_ESCAPED = {
-    "0": "\0",
-    "b": "\b",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "Z": "\x1a",
-    # LIKE needs to see that these were escaped.
-    "%": "\\%",
-    "_": "\\_",
-}
 
 
 def tokenize(text: str) -> list[Token]:
@@ -109,33 +90,15 @@ def tokenize(text: str) -> list[Token]:
 def _token(text: str, at: int) -> Token:
     for kind, pattern in _TOKENS:
         if found := pattern.match(text, at):
-            return Token(kind, found[0], at, _value(kind, found[0], at))
+            return Token(kind, found[0], at, _value(kind, found[0]))
     raise TokenError("a quotation is not closed", at)
 
 
-def _value(kind: TokenKind, text: str, at: int) -> str:
+def _value(kind: TokenKind, text: str) -> str:
     if kind is TokenKind.NAME:
         return text
     if kind is TokenKind.QUOTED_NAME:
         return text[1:-1].replace("``", "`")
     if kind is TokenKind.BINARY:
         return text[2:-1]
-    if kind is not TokenKind.STRING:
-        return ""
-    if text[0] in "rR":
-        return text[2:-1]
-    try:
-        return _ESCAPE[text[0]].sub(_unescaped, text[1:-1])
-    except (ValueError, OverflowError):
-        raise TokenError("an escape in a text is not a character", at) from None
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    doubled, short, long, octal, other = found.groups()
-    if doubled:
-        return doubled[0]
-    if short or long:
-        return chr(int(short or long, 16))
-    if octal:
-        return chr(int(octal, 8))
-    return _ESCAPED.get(other, str(other))
+    return string_value(text) if kind is TokenKind.STRING else ""

@@ -20,6 +20,7 @@ from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.ops.bin_packing import num_bytes
 from pyspark_delta.kernel.ops.zcubes import PROVIDER, ZCube
 from pyspark_delta.kernel.protocol.actions import Action, AddFile
+from pyspark_delta.kernel.scan.string_literals import string_literal
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.chosen_rows import chosen_rows
 from pyspark_delta.spark.commands.replaced_rows import hidden_columns, num_live_rows, tracked
@@ -207,7 +208,4 @@ def partition_predicates(partitions: Sequence[Mapping[str, str | None]]) -> list
 
 
 def _literal(value: str | None) -> str:
-    if value is None:
-        return "NULL"
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return "NULL" if value is None else string_literal(value)

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.errors import ParseException
 
+from pyspark_delta.kernel.scan.string_literals import string_value
 from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.catalog import parse_name
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -27,7 +28,6 @@ from pyspark_delta.spark.sql.markers import (
     name_calls,
     rewritten,
 )
-from pyspark_delta.spark.sql.text_literals import text_value
 from pyspark_delta.spark.sql.words import words
 
 _OWN_VERBS = frozenset(
@@ -142,7 +142,7 @@ def _named(jvm: JvmSession, call: NameCall, values: list[Edit]) -> Edit:
     expression = rewritten(call.argument, own).text
     texts = [word.text for word in words(expression) if word.is_text]
     if texts and len(texts) == len(list(words(expression))):
-        name = "".join(map(text_value, texts))
+        name = "".join(map(string_value, texts))
     else:
         name = constant_text(jvm, expression)
     return Edit(call.start, call.end, ".".join(map(quoted_name, parse_name(jvm, name))))

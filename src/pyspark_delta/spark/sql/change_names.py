@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from pyspark_delta.kernel.scan.string_literals import string_literal, string_value
 from pyspark_delta.spark.asked_changes import DROP_COPIES, deduplication
 from pyspark_delta.spark.catalog import look_up_relation
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.sql.text_literals import text_literal, text_value
 from pyspark_delta.spark.sql.words import Word, words
 from pyspark_delta.spark.table_functions import BETWEEN
 
@@ -55,12 +55,11 @@ class ChangeCall:
     @property
     def shown(self) -> str:
         """The call that stands for the clause."""
-        name = ".".join(_quoted(part) for part in self.name).replace("\\", "\\\\")
+        name = ".".join(_quoted(part) for part in self.name)
         told = (self.start_inclusive, self.end_inclusive, self.computes_updates)
         flags = ", ".join(str(each).lower() for each in told)
-        text = name.replace("'", "\\'")
-        mode = text_literal(self.leaves_out)
-        call = f"{BETWEEN}('{text}', {self.start}, {self.end or 'NULL'}, {flags}, {mode})"
+        text, mode = string_literal(name), string_literal(self.leaves_out)
+        call = f"{BETWEEN}({text}, {self.start}, {self.end or 'NULL'}, {flags}, {mode})"
         return call if self.has_alias else f"{call} AS {_quoted(self.name[-1])}"
 
 
@@ -187,7 +186,7 @@ class _Reader:
             if word.text == ",":
                 pairs.append([])
             elif word.text != "=":
-                pairs[-1].append(text_value(word.text) if word.is_text else word.value)
+                pairs[-1].append(string_value(word.text) if word.is_text else word.value)
         self._at += 1
         return {pair[0].lower(): pair[1] for pair in pairs if len(pair) == 2}
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 
+from pyspark_delta.kernel.scan.string_literals import STRING_LITERAL
+
 _TOKEN = re.compile(
-    r"""(?P<blank>\s+ | --[^\n]* | /\*.*?\*/)
-      | [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*"
+    rf"""(?P<blank>\s+ | --(?:\\\n|[^\r\n])* | /\*.*?\*/)
+      | {STRING_LITERAL}
       | `(?:[^`]|``)*`
       | (?:\d+\.\d* | \.\d+)(?:[eE][+-]?\d+)?(?:[bB]?[dD])?(?!\w)
       | \d+[eE][+-]?\d+(?:[bB]?[dD])?(?!\w)

@@ -44,7 +44,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.spark.sql.text_literals import text_literal
+from pyspark_delta.kernel.scan.string_literals import string_literal
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Words that begin something else where a column may stand.
@@ -79,12 +79,12 @@ def create_statement(table: TableWords) -> str:
     if table.clustering:
         lines.append(f"CLUSTER BY ({', '.join(map(quoted_name, table.clustering))})")
     if table.location is not None:
-        lines.append(f"LOCATION {text_literal(table.location)}")
+        lines.append(f"LOCATION {string_literal(table.location)}")
     if metadata.description is not None:
-        lines.append(f"COMMENT {text_literal(metadata.description)}")
+        lines.append(f"COMMENT {string_literal(metadata.description)}")
     properties = _properties(table)
     if properties:
-        pairs = (f"{text_literal(key)} = {text_literal(properties[key])}" for key in properties)
+        pairs = (f"{string_literal(key)} = {string_literal(properties[key])}" for key in properties)
         lines.append(f"TBLPROPERTIES {_listed(pairs)}")
     return "\n".join(lines)
 
@@ -124,7 +124,7 @@ def _not_null(f: StructField) -> Iterator[str]:
 
 def _comment(f: StructField) -> Iterator[str]:
     if f.comment is not None:
-        yield f"COMMENT {text_literal(f.comment)}"
+        yield f"COMMENT {string_literal(f.comment)}"
 
 
 def _filled(f: StructField) -> Iterator[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pyspark_delta.spark.sql.text_literals import text_value
+from pyspark_delta.kernel.scan.string_literals import string_value
 from pyspark_delta.spark.sql.words import Word, words
 
 _OPENS, _CLOSES = "(", ")"
@@ -78,7 +78,7 @@ class StatementReader:
         if word is None or not word.is_text:
             raise self.error()
         self._next += 1
-        return text_value(word.text)
+        return string_value(word.text)
 
     def word(self) -> str:
         """One name, perhaps in backticks."""

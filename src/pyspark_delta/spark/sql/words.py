@@ -12,9 +12,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pyspark_delta.kernel.scan.string_literals import STRING_LITERAL
+
 _WORD = re.compile(
-    r"""(?P<blank>\s+|--[^\n]*)
-      | (?P<text>[rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*")
+    rf"""(?P<blank>\s+|--(?:\\\n|[^\r\n])*)
+      | (?P<text>{STRING_LITERAL})
       | (?P<name>`(?:[^`]|``)*` | \w+)
       | (?P<symbol>.)""",
     re.VERBOSE | re.DOTALL,
