@@ -115,7 +115,7 @@ def checkpoint(snapshot: Snapshot, clock: FrozenClock, **options: object) -> Non
 
 
 def state(snapshot: Snapshot) -> tuple[object, ...]:
-    rows = snapshot.files.sort_by("path").to_pylist()
+    rows = snapshot.files.drop_columns(["dataChange"]).sort_by("path").to_pylist()
     for row in rows:  # as a struct they lose their spelling, not their meaning
         row["stats"] = row["stats"] and {
             key: value for key, value in json.loads(row["stats"]).items() if value is not None

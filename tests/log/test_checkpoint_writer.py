@@ -120,6 +120,24 @@ def test_a_version_reads_the_same_from_its_checkpoint(policy: str, options: dict
     assert (hint.v2_checkpoint is None) == (policy == "classic")
 
 
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [("classic", {}), ("classic", {"part_size": 3}), ("v2", {}), ("v2", {"part_size": 2})],
+)
+def test_files_and_tombstones_of_a_checkpoint_change_no_data(
+    policy: str, options: dict[str, Any]
+) -> None:
+    store = MemoryStore()
+    rich_log(store, **{"delta.checkpointPolicy": policy})
+    checkpoint(store, **options)
+    paths = [info.path for info in store.list_from("_delta_log/") if ".checkpoint" in info.path]
+    paths += [info.path for info in store.list_from("_delta_log/_sidecars/")]
+    tables = [read_parquet(store, path) for path in paths if path.endswith(".parquet")]
+    for kind, count in (("add", 5), ("remove", 2)):
+        found = [row for table in tables for row in rows_of(table, kind)]
+        assert [row["dataChange"] for row in found] == [False] * count
+
+
 def sidecar_count(store: LogStore) -> int:
     return len(store.list_from("_delta_log/_sidecars/"))
 

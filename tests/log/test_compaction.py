@@ -80,6 +80,15 @@ def test_tombstones_stay_and_what_is_no_state_goes() -> None:
     assert kinds.count("protocol") == kinds.count("metaData") == 1
 
 
+def test_files_and_tombstones_of_a_compaction_change_no_data() -> None:
+    store = MemoryStore()
+    busy_log(store)
+    found = lines(store, write_compaction(store, 0, 4))
+    kinds = ("add", "remove")
+    changes = [line[kind]["dataChange"] for line in found for kind in kinds if kind in line]
+    assert changes == [False] * 4
+
+
 def test_unknown_fields_survive() -> None:
     store = MemoryStore()
     builder = LogBuilder(store).create()

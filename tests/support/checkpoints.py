@@ -47,10 +47,13 @@ def checkpoint(store: LogStore, version: int | None = None, **options: Any) -> L
 
 
 def state_of(store: LogStore, version: int | None = None) -> dict[str, Any]:
-    """Everything a version says, to compare two ways of reading it."""
+    """Everything a version says, to compare two ways of reading it.
+
+    Whether a file came with a change of data is what its commit says, and no state.
+    """
     snapshot = snapshot_at(store, version)
-    files = snapshot.files.to_pylist()
-    removed = snapshot.tombstones().drop_columns(["stats", "tags"]).to_pylist()
+    files = snapshot.files.drop_columns(["dataChange"]).to_pylist()
+    removed = snapshot.tombstones().drop_columns(["stats", "tags", "dataChange"]).to_pylist()
     return {
         "version": snapshot.version,
         "protocol": snapshot.protocol,

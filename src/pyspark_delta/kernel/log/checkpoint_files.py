@@ -83,7 +83,7 @@ def remove_groups(schema: pa.Schema, removes: pa.Table) -> Iterator[pa.Table]:
     """Tombstones as rows of the column `remove`."""
     wanted = schema.field("remove").type
     for part in _slices(removes):
-        columns = [_array(part, f.name) for f in wanted]
+        columns = [_column(part, f.name) for f in wanted]
         yield _widened(schema, "remove", pa.StructArray.from_arrays(columns, fields=list(wanted)))
 
 
@@ -178,11 +178,18 @@ def _add_column(part: pa.Table, wanted: pa.Field, partitions: StructType) -> pa.
         return parse_stats(_array(part, "stats"), wanted.type)
     if wanted.name == PARTITION_VALUES_PARSED:
         return parse_partition_values(_array(part, "partitionValues"), partitions, wanted.type)
-    column = _array(part, wanted.name)
+    column = _column(part, wanted.name)
     if wanted.name == "partitionValues" and column.null_count:
         # The protocol requires the map, if only an empty one; some writers leave it out.
         return pa.MapArray.from_arrays(column.offsets, column.keys, column.items)
     return column
+
+
+def _column(part: pa.Table, name: str) -> pa.Array:
+    # A checkpoint changes no data: it repeats what commits did.
+    if name == "dataChange":
+        return pa.repeat(pa.scalar(False), part.num_rows)
+    return _array(part, name)
 
 
 def _array(part: pa.Table, name: str) -> pa.Array:

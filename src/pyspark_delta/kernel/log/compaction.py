@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 from pyspark_delta.errors.storage import FileAlreadyExistsError
 from pyspark_delta.kernel.log.commit_lines import actions_from_json
@@ -57,7 +58,7 @@ def reconciled(store: LogStore, start: int, end: int) -> Iterator[Action]:
             key = _key(action, store.root_uri)
             if key is not None and key not in seen:
                 seen.add(key)
-                yield action
+                yield _as_state(action)
 
 
 def _key(action: Action, root_uri: str) -> str | None:
@@ -75,6 +76,13 @@ def _key(action: Action, root_uri: str) -> str | None:
             return action.KEY
         case _:
             return None
+
+
+def _as_state(action: Action) -> Action:
+    """The action as a part of the state, which repeats what commits did and changes no data."""
+    if isinstance(action, AddFile | RemoveFile):
+        return replace(action, data_change=False)
+    return action
 
 
 def _chunks(actions: Iterator[Action]) -> Iterator[bytes]:
