@@ -16,6 +16,7 @@ from pyspark_delta.errors.storage import (
     FileAlreadyExistsError,
     FileMissingError,
     StorageError,
+    StorageRefusedError,
     UnsupportedSchemeError,
 )
 from pyspark_delta.kernel.storage import LogStore
@@ -23,6 +24,7 @@ from pyspark_delta.spark.jvm.hadoop_store import HadoopStore
 from pyspark_delta.spark.table_access import hadoop_location, open_log
 from tests.contracts.log_store import COMMIT, LogStoreContract, names
 from tests.spark.test_session import rows
+from tests.support.refusing_disks import closed_directory
 from tests.support.viewfs import mounted
 
 
@@ -53,6 +55,13 @@ def test_a_file_system_without_hard_links_is_renamed_on(
     store.overwrite(COMMIT, b"third")
     assert store.read(COMMIT) == b"third"
     assert names(store, "") == [COMMIT]
+
+
+def test_what_the_file_system_refuses_was_not_written(store: HadoopStore, tmp_path: Path) -> None:
+    log = tmp_path / "mount" / "tä ble 100%" / "_delta_log"
+    store.create(COMMIT, b"x")
+    with closed_directory(log), pytest.raises(StorageRefusedError):
+        store.create("_delta_log/1.json", b"y")
 
 
 def test_large_contents_cross_whole(store: HadoopStore) -> None:

@@ -26,6 +26,7 @@ class S3Server(ThreadingHTTPServer):
     """One bucket.  `requests` holds (method, key); `answers` are sent once each, before any work.
 
     An answer is (status, body), or None to close the connection after the work was done.
+    `refusals` are answers by method to every request whose key ends in `refused_suffix`.
     """
 
     daemon_threads = True
@@ -37,6 +38,8 @@ class S3Server(ThreadingHTTPServer):
         self.objects: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
         self.answers: list[tuple[int, str] | None] = []
+        self.refusals: dict[str, tuple[int, str]] = {}
+        self.refused_suffix = ""
         self.page = 1000
 
     @property
@@ -75,6 +78,8 @@ class _Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             self.server.requests.append((self.command, key))
             planned = self.server.answers.pop(0) if self.server.answers else (0, "")
+            if self.command in self.server.refusals and key.endswith(self.server.refused_suffix):
+                planned = self.server.refusals[self.command]
             if planned is not None and planned[0]:
                 self.answer(planned[0], planned[1].encode())
                 return

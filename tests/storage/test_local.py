@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -9,11 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_delta.errors.storage import FileAlreadyExistsError, FileMissingError, StorageError
+from pyspark_delta.errors.storage import (
+    FileAlreadyExistsError,
+    FileMissingError,
+    NothingWrittenError,
+    StorageError,
+    StorageRefusedError,
+)
 from pyspark_delta.errors.table import UnsafePathError
 from pyspark_delta.kernel.storage import LocalStore
 from pyspark_delta.kernel.storage.local import STAGING_PREFIX
 from tests.contracts.log_store import COMMIT, LogStoreContract, names
+from tests.support.refusing_disks import closed_directory, limited_files, small_disk
 
 
 @pytest.fixture
@@ -100,6 +108,47 @@ def test_a_write_that_fails_leaves_no_directory_where_there_was_none(
     with pytest.raises(LookupError):
         store.create_from("_delta_log/0.json", failing())
     assert list((root / "_delta_log").iterdir()) == []
+
+
+def test_a_file_that_is_too_large_is_refused_and_not_there(store: LocalStore, root: Path) -> None:
+    store.make_directory("_delta_log")
+    with limited_files(100), pytest.raises(StorageRefusedError) as caught:
+        store.create(COMMIT, bytes(1000))
+    assert os.strerror(errno.EFBIG) in str(caught.value)
+    assert list((root / "_delta_log").iterdir()) == []
+
+
+def test_a_directory_without_permission_refuses(store: LocalStore, root: Path) -> None:
+    store.create("_delta_log/0", b"")
+    with closed_directory(root / "_delta_log"), pytest.raises(StorageRefusedError):
+        store.create(COMMIT, b"x")
+
+
+def test_a_full_disk_and_a_read_only_one_refuse(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "dä ta 100%", size="64k") as disk:
+        store = LocalStore(disk.path)
+        store.create("_delta_log/0", b"")
+        disk.fill()
+        for code in (errno.ENOSPC, errno.EROFS):
+            with pytest.raises(StorageRefusedError) as caught:
+                store.create(COMMIT, bytes(10_000))
+            assert os.strerror(code) in str(caught.value)
+            disk.make_read_only()
+
+
+def test_a_directory_that_cannot_be_made_durable_leaves_the_outcome_open(
+    root: Path,
+) -> None:
+    class FullStore(LocalStore):
+        def _sync_directory(self, directory: str) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store = FullStore(root)
+    (root / "_delta_log").mkdir(parents=True)
+    with pytest.raises(StorageError) as caught:
+        store.create(COMMIT, b"x")
+    assert not isinstance(caught.value, NothingWrittenError)
+    assert store.read(COMMIT) == b"x"
 
 
 def test_a_write_below_a_file_is_a_typed_error(store: LocalStore) -> None:

@@ -11,9 +11,16 @@ import obstore.store
 import pytest
 
 from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.storage import FileAlreadyExistsError, FileMissingError, StorageError
+from pyspark_delta.errors.storage import (
+    FileAlreadyExistsError,
+    FileMissingError,
+    NothingWrittenError,
+    StorageError,
+    StorageRefusedError,
+)
 from pyspark_delta.kernel.storage import LogStore, ObjectStore, store_for
 from pyspark_delta.kernel.storage.objects import REASONS, translation
+from pyspark_delta.kernel.txn.committer import FileSystemCommitter
 from tests.contracts.log_store import COMMIT, LogStoreContract
 from tests.storage.s3_server import S3Server, running_s3
 
@@ -83,6 +90,52 @@ def test_a_failing_commit_is_sent_once(s3: S3Server, status: int) -> None:
     assert not isinstance(caught.value, FileAlreadyExistsError)
     assert str(status) in caught.value.parameters["reason"]
     assert len(s3.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, "<Error><Code>InvalidRequest</Code></Error>", StorageRefusedError),
+        (400, "", StorageRefusedError),
+        (401, "", StorageRefusedError),
+        (403, "<Error><Code>AccessDenied</Code></Error>", StorageRefusedError),
+        (404, "<Error><Code>NoSuchBucket</Code></Error>", StorageRefusedError),
+        (405, "", StorageRefusedError),
+        (413, "", StorageRefusedError),
+        (400, "<Error><Code>RequestTimeout</Code></Error>", NothingWrittenError),
+        (429, "", NothingWrittenError),
+        (408, "", StorageError),
+        (409, "<Error><Code>ConditionalRequestConflict</Code></Error>", StorageError),
+        (500, "Server returned non-2xx status code: 403", StorageError),
+        (503, "<Error><Code>SlowDown</Code></Error>", StorageError),
+    ],
+)
+def test_an_answer_says_what_is_certain_about_a_commit(
+    s3: S3Server, status: int, body: str, kind: type[StorageError]
+) -> None:
+    s3.answers = [(status, body)]
+    with pytest.raises(StorageError) as caught:
+        s3_table(s3).create(COMMIT, b"x")
+    assert type(caught.value) is kind
+    assert str(status) in caught.value.parameters["reason"]
+    assert len(s3.requests) == 1
+
+
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_commit_that_a_store_refuses_is_sent_once_and_not_unknown(
+    s3: S3Server, status: int
+) -> None:
+    store = s3_table(s3)
+    store.create(COMMIT, b"{}\n")
+    # Whoever may not write may not read either: looking for the commit would tell nothing.
+    body = "<Error><Code>AccessDenied</Code></Error>"
+    s3.refusals = dict.fromkeys(("PUT", "GET", "HEAD"), (status, body))
+    s3.requests.clear()
+    with pytest.raises(StorageRefusedError) as caught:
+        FileSystemCommitter(store).commit(1, b"{}\n", "me")
+    assert caught.value.condition == "DELTA_STORAGE_REFUSED"
+    assert str(status) in str(caught.value)
+    assert [method for method, _ in s3.requests] == ["PUT"]
 
 
 def test_a_lost_answer_to_a_commit_is_not_asked_for_again(s3: S3Server) -> None:
@@ -231,8 +284,9 @@ def test_an_unreachable_store_is_a_typed_error(s3: S3Server) -> None:
     # A socket that somebody still waits on takes connections, and then breaks them.
     s3.shutdown()
     s3.server_close()
-    with pytest.raises(StorageError) as caught:
+    with pytest.raises(NothingWrittenError) as caught:
         s3_table(s3).create(COMMIT, b"x")
+    assert not isinstance(caught.value, StorageRefusedError)
     assert "refused" in caught.value.parameters["reason"].lower()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from pyspark_delta.errors import (
     CommitStateUnknownError,
     ConcurrentDeleteReadException,
     DeltaError,
+    NothingWrittenError,
     StorageError,
+    StorageRefusedError,
 )
 from pyspark_delta.kernel.protocol.actions import AddFile, CommitInfo
 from pyspark_delta.kernel.storage.base import LogStore
@@ -201,8 +204,50 @@ def test_what_the_operating_system_refuses_is_not_an_unknown_outcome(table_path:
         (table_path / "_delta_log").mkdir(parents=True)
         table_path.joinpath("_delta_log").chmod(0o500)
     committer = committer_on(LocalStore(table_path))
-    with pytest.raises(StorageError):
+    with pytest.raises(StorageRefusedError):
         committer.commit(0, commit_bytes(), "me")
+
+
+def test_a_refusal_is_passed_on_at_once_and_nothing_is_looked_at() -> None:
+    store = FaultStore(MemoryStore(None, TABLE), [("create", "*", Fault.REFUSED)])
+    with pytest.raises(StorageRefusedError):
+        committer_on(store).commit(0, commit_bytes(), "me")
+    assert store.calls == [("create", "_delta_log/00000000000000000000.json")]
+
+
+def test_a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open() -> None:
+    rules = [("create", "*", Fault.ERROR_BEFORE), ("create", "*", Fault.REFUSED)]
+    store = FaultStore(MemoryStore(None, TABLE), rules)
+    with pytest.raises(CommitStateUnknownError):
+        committer_on(store).commit(0, commit_bytes(), "me")
+    assert [call for call, _ in store.calls].count("create") == 2
+
+
+def test_a_refusal_after_a_request_that_arrived_finds_the_commit() -> None:
+    inner = LateStore(MemoryStore(None, TABLE))
+    assert committer_on(inner).commit(0, commit_bytes(), "me") == Committed(version=0)
+
+
+class LateStore(FaultStore):
+    """The first request arrives when the second is refused."""
+
+    def create(self, path: str, data: bytes) -> None:
+        self.calls.append(("create", path))
+        if len(self.calls) == 1:
+            raise StorageError(operation="create", path=path, reason="no answer")
+        self.inner.create(path, data)
+        raise StorageRefusedError(operation="create", path=path, reason="no access any more")
+
+
+def test_a_store_that_certainly_wrote_nothing_is_tried_again_and_then_named() -> None:
+    inner = MemoryStore(None, TABLE)
+    rule = FaultRule(operation="create", path="*", fault=Fault.NOT_WRITTEN, times=2)
+    done = committer_on(FaultStore(inner, [rule])).commit(0, commit_bytes(), "me")
+    assert done == Committed(version=0)
+    store = FaultStore(inner, [replace(rule, times=99)])
+    with pytest.raises(NothingWrittenError):
+        committer_on(store).commit(1, commit_bytes(), "me")
+    assert {call for call, _ in store.calls} == {"create"}
 
 
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])

@@ -34,6 +34,8 @@ DeltaError                                       condition, parameters, sqlstate
 └── StorageError                                 look at the store
     ├── FileAlreadyExistsError (FileExistsError)
     ├── FileMissingError (FileNotFoundError)
+    ├── NothingWrittenError                      write again
+    │   └── StorageRefusedError                  permissions, quota, space: correct them
     └── UnsupportedSchemeError
 
 Classes in parentheses are the builtin that an error also is; out of methods of Spark's, and of
@@ -61,7 +63,9 @@ from pyspark_delta.errors.conflicts import (
 from pyspark_delta.errors.storage import (
     FileAlreadyExistsError,
     FileMissingError,
+    NothingWrittenError,
     StorageError,
+    StorageRefusedError,
     UnsupportedSchemeError,
 )
 from pyspark_delta.errors.table import (
@@ -109,6 +113,7 @@ __all__ = [
     "InvalidActionsError",
     "InvalidPredicateError",
     "MetadataChangedException",
+    "NothingWrittenError",
     "OperationNotAllowedError",
     "PartitionValueError",
     "PostCommitHookError",
@@ -117,6 +122,7 @@ __all__ = [
     "ProtocolError",
     "SchemaError",
     "StorageError",
+    "StorageRefusedError",
     "StreamError",
     "TableAlreadyExistsError",
     "TableNotFoundError",

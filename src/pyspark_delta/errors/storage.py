@@ -30,6 +30,22 @@ class FileMissingError(StorageError, FileNotFoundError):
         super().__init__(condition, **parameters)
 
 
+class NothingWrittenError(StorageError):
+    """A write that certainly did not happen, for a reason that may pass: it may be repeated."""
+
+    def __init__(
+        self, condition: str = "DELTA_STORAGE_NOT_WRITTEN", /, **parameters: object
+    ) -> None:
+        super().__init__(condition, **parameters)
+
+
+class StorageRefusedError(NothingWrittenError):
+    """A write that the store refused: nothing was written, and repeating it does not help."""
+
+    def __init__(self, condition: str = "DELTA_STORAGE_REFUSED", /, **parameters: object) -> None:
+        super().__init__(condition, **parameters)
+
+
 class UnsupportedSchemeError(StorageError):
     """No store serves this kind of address."""
 

@@ -10,12 +10,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 
-from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.storage import StorageError
-from pyspark_delta.errors.table import CommitStateUnknownError
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.uris import decode_path
+from pyspark_delta.kernel.txn.commit import is_certain_refusal
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 
 logger = logging.getLogger(__name__)
@@ -66,9 +65,8 @@ class StagedFiles:
             return False
         if not self._is_offered:
             return True
-        # A store that failed, or whoever interrupted, may have been too late.
-        is_open = isinstance(error, CommitStateUnknownError | StorageError)
-        return isinstance(error, DeltaError) and not is_open
+        # Of a store that failed without a refusal, or an interrupt, the commit may stand.
+        return is_certain_refusal(error)
 
 
 def discard(store: LogStore, paths: Sequence[str]) -> None:

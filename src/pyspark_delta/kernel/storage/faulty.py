@@ -22,7 +22,12 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from pyspark_delta.errors.storage import FileAlreadyExistsError, StorageError
+from pyspark_delta.errors.storage import (
+    FileAlreadyExistsError,
+    NothingWrittenError,
+    StorageError,
+    StorageRefusedError,
+)
 from pyspark_delta.kernel.storage.base import FileInfo, ListedDirectory, LogStore
 
 _Result = TypeVar("_Result")
@@ -33,6 +38,8 @@ class Fault(Enum):
 
     ERROR_BEFORE = "StorageError, and nothing was done"
     ERROR_AFTER = "done, then StorageError: the answer was lost"
+    REFUSED = "StorageRefusedError: nothing was done"
+    NOT_WRITTEN = "NothingWrittenError: nothing was done"
     CONFLICT_409 = "StorageError, nothing done: another conditional write was under way"
     EXISTS_AFTER_OWN_WRITE = "created, then FileAlreadyExistsError: one's own retry was refused"
     TRUNCATED_READ = "the first half of the bytes"
@@ -66,11 +73,14 @@ class FaultRule:
 
 _CREATES = frozenset({"create", "create_from"})
 _READS = frozenset({"read", "read_range"})
+_WRITES = _CREATES | {"overwrite"}
 _LISTS = frozenset({"list_from", "list_recursive", "list_tree"})
 
 APPLIES_TO = {
     Fault.EXISTS_AFTER_OWN_WRITE: _CREATES,
     Fault.CONFLICT_409: _CREATES,
+    Fault.REFUSED: _WRITES,
+    Fault.NOT_WRITTEN: _WRITES,
     Fault.TRUNCATED_READ: _READS,
     Fault.STALE_LIST: _LISTS,
 }
@@ -79,8 +89,13 @@ APPLIES_TO = {
 _REASONS = {
     Fault.ERROR_BEFORE: "the request did not arrive",
     Fault.ERROR_AFTER: "the answer was lost",
+    Fault.REFUSED: "the store refuses access",
+    Fault.NOT_WRITTEN: "the connection could not be made",
     Fault.CONFLICT_409: "another conditional write was under way (409)",
 }
+
+_NOT_DONE = (Fault.ERROR_BEFORE, Fault.CONFLICT_409, Fault.REFUSED, Fault.NOT_WRITTEN)
+_KINDS = {Fault.REFUSED: StorageRefusedError, Fault.NOT_WRITTEN: NothingWrittenError}
 
 
 class RuleSchedule:
@@ -238,7 +253,7 @@ class FaultStore(LogStore):
         self.fired.append((operation, path, fault))
         if fault is Fault.CRASH_BEFORE:
             raise Crashed(f"before {operation} {path}")
-        if fault in (Fault.ERROR_BEFORE, Fault.CONFLICT_409):
+        if fault in _NOT_DONE:
             raise self._error(operation, path, fault)
         if fault is Fault.DELAY:
             self._sleep(self._delay_seconds)
@@ -252,4 +267,5 @@ class FaultStore(LogStore):
         return result, fault
 
     def _error(self, operation: str, path: str, fault: Fault) -> StorageError:
-        return StorageError(operation=operation, path=self.address(path), reason=_REASONS[fault])
+        kind = _KINDS.get(fault, StorageError)
+        return kind(operation=operation, path=self.address(path), reason=_REASONS[fault])

@@ -16,12 +16,19 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import Enum
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 
-from pyspark_delta.errors.storage import FileAlreadyExistsError, FileMissingError, StorageError
+from pyspark_delta.errors.storage import (
+    FileAlreadyExistsError,
+    FileMissingError,
+    NothingWrittenError,
+    StorageError,
+    StorageRefusedError,
+)
 from pyspark_delta.errors.table import UnsafePathError
 from pyspark_delta.kernel.storage.base import FileInfo, ListedDirectory, LogStore
 from pyspark_delta.kernel.storage.publish import publish
@@ -32,7 +39,32 @@ STAGING_PREFIX = ".delta-staging-"
 """How the name of an unfinished file begins."""
 
 _LOG_DIRECTORY = "_delta_log"
+_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NOT_AN_EMPTY_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
+
+REFUSALS = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOSPC,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+"""The operating system's answers to a write that it does not do, now or later."""
+
+
+class _Step(Enum):
+    """Where a write is: what a failure means for the file hangs on it."""
+
+    BEFORE = "its bytes are written under a hidden name"
+    PUBLISH = "it is given its name"
+    AFTER = "it has its name, and the directory is made durable"
 
 
 class LocalStore(LogStore):
@@ -279,19 +311,19 @@ class LocalStore(LogStore):
         """A hidden file with the bytes of `chunks`, to be given its name; gone afterwards."""
         directory = os.path.dirname(final)
         staged = f"{directory}/{STAGING_PREFIX}{os.getpid()}-{uuid4().hex}"
-        with self._translated(operation, path, missing_is_error=True):
+        with self._translated(operation, path, step=_Step.BEFORE):
             handle, is_new = self._open_new(staged, directory)
         try:
             try:
                 for chunk in chunks:  # what the iterator raises is the caller's own
-                    with self._translated(operation, path, missing_is_error=True):
+                    with self._translated(operation, path, step=_Step.BEFORE):
                         _write_all(handle, chunk)
-                with self._translated(operation, path, missing_is_error=True):
+                with self._translated(operation, path, step=_Step.BEFORE):
                     if self._fsync:
                         os.fsync(handle)
             finally:
                 os.close(handle)
-            with self._translated(operation, path, missing_is_error=True):
+            with self._translated(operation, path, step=_Step.PUBLISH):
                 yield staged
         finally:
             with suppress(OSError):  # it has its name, or is hidden
@@ -299,7 +331,7 @@ class LocalStore(LogStore):
             if is_new:
                 with suppress(OSError):  # it is empty only when the write failed
                     os.rmdir(directory)
-        with self._translated(operation, path, missing_is_error=True):
+        with self._translated(operation, path, step=_Step.AFTER):
             self._sync_directory(directory)
 
     def _open_new(self, staged: str, directory: str) -> tuple[int, bool]:
@@ -335,20 +367,24 @@ class LocalStore(LogStore):
 
     @contextmanager
     def _translated(
-        self, operation: str, path: str, *, missing_is_error: bool = False
+        self, operation: str, path: str, *, step: _Step | None = None
     ) -> Iterator[None]:
-        """Raise our errors for the operating system's."""
+        """Raise our errors for the operating system's; `step` is where a write is."""
         try:
             yield
         except StorageError:
             raise
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            if missing_is_error:
-                raise self._error(operation, path, error.strerror or str(error)) from error
-            raise FileMissingError(path=self.address(path)) from None
         except (OSError, ValueError) as error:
+            if step is None and isinstance(error, _MISSING):
+                raise FileMissingError(path=self.address(path)) from None
+            kind = StorageError
+            code = error.errno if isinstance(error, OSError) else None
+            if step in (_Step.BEFORE, _Step.PUBLISH) and code in REFUSALS:
+                kind = StorageRefusedError
+            elif step is _Step.BEFORE:
+                kind = NothingWrittenError
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise self._error(operation, path, reason) from error
+            raise kind(operation=operation, path=self.address(path), reason=reason) from error
 
     def _error(self, operation: str, path: str, reason: str) -> StorageError:
         return StorageError(operation=operation, path=self.address(path), reason=reason)

@@ -8,6 +8,7 @@ text of theirs reaches a message: servers quote keys and signatures in their ans
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +24,13 @@ import obstore.exceptions as foreign
 import obstore.store
 
 from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.storage import FileAlreadyExistsError, FileMissingError, StorageError
+from pyspark_delta.errors.storage import (
+    FileAlreadyExistsError,
+    FileMissingError,
+    NothingWrittenError,
+    StorageError,
+    StorageRefusedError,
+)
 from pyspark_delta.kernel.storage.base import FileInfo, ListedDirectory, LogStore, by_directory
 from pyspark_delta.kernel.storage.relative import check_directory, check_relative, split_start
 from pyspark_delta.kernel.storage.storage_options import ClientSettings
@@ -35,6 +42,7 @@ _PART_BYTES = 16 * 1024 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _WRITES = frozenset({"create", "overwrite"})
+_SPOOL_REFUSALS = frozenset({errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EROFS})
 
 _CLIENTS: dict[str, Any] = {
     "s3": obstore.store.S3Store,
@@ -73,6 +81,26 @@ _DETAILS = (
     re.compile(r"Configuration key: '(\w{1,64})' is not valid"),
 )
 _OS_ERROR = re.compile(r"os error (\d+)\)|Os \{\s*code: (\d+)")
+
+# Before the status comes an address without spaces, so that no name can pretend to be one.
+_STATUS = re.compile(
+    r"Generic [\w ]+ error: Error performing PUT \S+ in [^\n]*? - "
+    r"Server returned non-2xx status code: (\d{3})"
+)
+_NOT_SENT = re.compile(r"HttpError \{\s+kind: Connect,")
+# Nothing was written, but it may be a moment later; S3's RequestTimeout is a 400.
+_LATER = ("<Code>RequestTimeout</Code>", "<Code>SlowDown</Code>")
+_UNDECIDED = frozenset({408, 409, 412})
+_TOO_MANY_REQUESTS = 429
+_REFUSALS = (
+    foreign.PermissionDeniedError,
+    foreign.UnauthenticatedError,
+    foreign.NotSupportedError,
+    foreign.InvalidPathError,
+    foreign.NotFoundError,
+    FileNotFoundError,
+    PermissionError,
+)
 
 _runtime_pid: int | None = None
 
@@ -295,7 +323,23 @@ def translation(error: Exception, operation: str, address: str) -> StorageError:
         has_bucket = "NoSuchBucket" not in text and "ContainerNotFound" not in text
         if operation not in _WRITES and has_bucket:
             return FileMissingError(path=address)
-    return StorageError(operation=operation, path=address, reason=_reason(error, text))
+    kind = _kind_of_failed_create(error, text) if operation == "create" else StorageError
+    return kind(operation=operation, path=address, reason=_reason(error, text))
+
+
+def _kind_of_failed_create(error: Exception, text: str) -> type[StorageError]:
+    """What is certain of a conditional PUT, which is sent once."""
+    if isinstance(error, _REFUSALS):
+        return StorageRefusedError
+    if isinstance(error, OSError) and error.errno in _SPOOL_REFUSALS:
+        return StorageRefusedError
+    found = _STATUS.match(text)
+    if found is None:
+        return NothingWrittenError if _NOT_SENT.search(text) else StorageError
+    status = int(found[1])
+    if status == _TOO_MANY_REQUESTS or (status == 400 and any(code in text for code in _LATER)):
+        return NothingWrittenError
+    return StorageRefusedError if 400 <= status < 500 and status not in _UNDECIDED else StorageError
 
 
 def _reason(error: Exception, text: str) -> str:

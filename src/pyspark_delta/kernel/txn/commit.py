@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pyspark_delta.errors.base import DeltaError
 from pyspark_delta.errors.conflicts import ConcurrentWriteException
-from pyspark_delta.errors.storage import FileMissingError, StorageError
+from pyspark_delta.errors.storage import FileMissingError, NothingWrittenError, StorageError
 from pyspark_delta.errors.table import CommitStateUnknownError, TooManyAttemptsError
 from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.segment import list_log
@@ -65,10 +65,9 @@ def commit(
             attempts=attempts,
             now_ms=now_ms,
         )
-    except (CommitStateUnknownError, StorageError):
-        raise  # the commit may stand
-    except DeltaError:
-        vectors.refused()
+    except DeltaError as error:
+        if is_certain_refusal(error):
+            vectors.refused()
         raise
     vectors.committed(written.committed.actions)
     return written
@@ -107,6 +106,13 @@ def _commit(
         numActions=len(prepared.actions) + 1,
         timeSpent=now_ms() - prepared.now_ms,
     )
+
+
+def is_certain_refusal(error: BaseException) -> bool:
+    """Whether a commit that failed with `error` does not stand, and never will."""
+    if isinstance(error, StorageError):
+        return isinstance(error, NothingWrittenError)
+    return isinstance(error, DeltaError) and not isinstance(error, CommitStateUnknownError)
 
 
 def check_not_cleaned_up(store: LogStore, read_version: int) -> None:

@@ -7,14 +7,18 @@ says who won.  PROTOCOL.md, "Delta Log Entries".
 
 from __future__ import annotations
 
-import errno
 import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from pyspark_delta.errors.storage import FileMissingError, StorageError
+from pyspark_delta.errors.storage import (
+    FileMissingError,
+    NothingWrittenError,
+    StorageError,
+    StorageRefusedError,
+)
 from pyspark_delta.errors.table import CommitStateUnknownError
 from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.protocol.actions import Action
@@ -30,19 +34,6 @@ _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 # The head of a file that is too large to read back: `commitInfo` is its first line.
 _HEAD_BYTES = 1 << 20
-# Refusals of the operating system that leave nothing behind and do not pass by waiting.
-_REFUSALS = frozenset(
-    {
-        errno.EACCES,
-        errno.EDQUOT,
-        errno.EISDIR,
-        errno.ENAMETOOLONG,
-        errno.ENOSPC,
-        errno.ENOTDIR,
-        errno.EPERM,
-        errno.EROFS,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +65,8 @@ class Committer(ABC):
 
     1. One winner: of all commits offered as one version, by anyone, at most one becomes it.
     2. The truth: `Committed` means that the commit stands, `Beaten` that it does not and that
-       another's does.  When neither can be known, CommitStateUnknownError says so.
+       another's does, NothingWrittenError that nobody's does.  When none of these can be known,
+       CommitStateUnknownError says so.
     3. Once: a commit that stands is not written again under another version.
     4. No gap: a version is only ever written after the one below it; callers offer no other.
     """
@@ -92,10 +84,11 @@ class Committer(ABC):
 class FileSystemCommitter(Committer):
     """Commits by creating the version's file.
 
-    After anything but success it reads the file: own bytes or own transaction id, and the commit
-    stands; another's, and it lost; nothing there, and it tries again, the same bytes under the
-    same name, so that an earlier request which arrives late does no harm.  An interrupt that hits
-    while the file is created is passed on after one look.
+    A refusal of the store is passed on at once, without a look.  After anything else but success
+    it reads the file: own bytes or own transaction id, and the commit stands; another's, and it
+    lost; nothing there, and it tries again, the same bytes under the same name, so that an earlier
+    request which arrives late does no harm.  An interrupt that hits while the file is created is
+    passed on after one look.
     """
 
     def __init__(
@@ -114,7 +107,9 @@ class FileSystemCommitter(Committer):
     ) -> Committed | Beaten:
         """See Committer."""
         own = data if isinstance(data, bytes) else None
-        failure: StorageError | None = None
+        failure = StorageError()
+        # Whether a request was sent whose answer is not known: it may still arrive.
+        is_open = False
         for attempt in range(1 if own is None else self._tries):
             self._pause(attempt)
             try:
@@ -127,12 +122,16 @@ class FileSystemCommitter(Committer):
                 if outcome is None:
                     raise
                 return outcome
-            found = self._look(version, own, txn_id, failure, tries=self._tries)
-            if found is not None:
-                return found
-            if _is_refusal(failure):
-                raise failure
+            is_open = is_open or not isinstance(failure, NothingWrittenError)
+            if is_open:
+                found = self._look(version, own, txn_id, failure, tries=self._tries)
+                if found is not None:
+                    return found
+            if isinstance(failure, StorageRefusedError):
+                break
             logger.warning("version %d was not written: %s", version, failure)
+        if not is_open:
+            raise failure
         raise _unknown(version, txn_id, f"the store kept failing ({failure})") from failure
 
     def _create(self, version: int, data: bytes | Iterable[bytes]) -> None:
@@ -211,11 +210,6 @@ def read_whole(store: LogStore, info: FileInfo) -> bytes | None:
 def _transaction_of(path: str, data: bytes) -> str | None:
     info = commit_info_of(path, data)
     return None if info is None else info.txn_id
-
-
-def _is_refusal(error: BaseException) -> bool:
-    cause = error.__cause__
-    return isinstance(cause, OSError) and cause.errno in _REFUSALS
 
 
 def _unknown(version: int, txn_id: str, reason: str) -> CommitStateUnknownError:

@@ -28,13 +28,24 @@ from pyspark.sql import SparkSession
 from pyspark_delta.errors.storage import (
     FileAlreadyExistsError,
     FileMissingError,
+    NothingWrittenError,
     StorageError,
+    StorageRefusedError,
     UnsupportedSchemeError,
 )
 from pyspark_delta.kernel.storage.base import FileInfo, ListedDirectory, LogStore, by_directory
 from pyspark_delta.kernel.storage.local import STAGING_PREFIX
 from pyspark_delta.kernel.storage.relative import check_directory, check_relative, split_start
 from pyspark_delta.kernel.storage.uris import absolute_uri, redacted_uri
+from pyspark_delta.spark.jvm.file_system_errors import (
+    EXISTS,
+    MISSING,
+    NOT_EMPTY,
+    REASONS,
+    REFUSALS,
+    short_name,
+    system_refusal,
+)
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.hadoop_conf import hadoop_conf
 from pyspark_delta.spark.jvm.leaf_files import list_leaf_files
@@ -48,27 +59,6 @@ _TREES_AT_ONCE = 1_000
 _LOCATION = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*|)"
 )
-# What Java's exceptions mean, by their short names.  Their own texts are not passed on: a file
-# system may put anything into them.
-_MISSING = frozenset({"FileNotFoundException", "NoSuchFileException", "PathNotFoundException"})
-_NOT_EMPTY = ("PathIsNotEmptyDirectoryException", "DirectoryNotEmptyException", "IOException")
-_EXISTS = frozenset({"FileAlreadyExistsException", "PathExistsException"})
-_REASONS = {
-    "AccessControlException": "the file system refuses access",
-    "AccessDeniedException": "the file system refuses access",
-    "ConnectException": "the file system cannot be reached",
-    "DirectoryNotEmptyException": "it is a directory",
-    "NotLinkException": "the file system has no hard links",
-    "ParentNotDirectoryException": "a part of the path is a file",
-    "PathIsNotEmptyDirectoryException": "it is a directory",
-    "QuotaExceededException": "the quota is used up",
-    "SafeModeException": "the name node is in safe mode",
-    "SocketTimeoutException": "the file system did not answer in time",
-    "UnknownHostException": "the host is not known",
-    "UnsupportedFileSystemException": (
-        "Hadoop has no FileContext for it, so two writers could overwrite each other"
-    ),
-}
 
 
 class HadoopStore(LogStore):
@@ -241,9 +231,9 @@ class HadoopStore(LogStore):
             # Never recursively: Hadoop then refuses a directory that is not empty.
             return bool(self._file_system.delete(self._path(path), False))
         except (Py4JError, PySparkException) as error:
-            if _short_name(error) in (*_MISSING, *_NOT_EMPTY):
+            if short_name(error) in (*MISSING, *NOT_EMPTY):
                 return False
-            raise self._translation(error, "delete", path, False) from None
+            raise self._translation(error, "delete", path) from None
 
     def make_directory(self, path: str) -> None:
         """See LogStore."""
@@ -329,7 +319,7 @@ class HadoopStore(LogStore):
             try:
                 statuses = self._file_system.listStatus(self._path(directory))
             except Py4JJavaError as error:
-                if _short_name(error) in _MISSING:
+                if short_name(error) in MISSING:
                     return []
                 raise
             found = listed_statuses(self._jvm, statuses)
@@ -350,7 +340,7 @@ class HadoopStore(LogStore):
         is_done = False
         try:
             self._write(operation, path, staged, chunks)
-            with self._translated(operation, path, missing_is_error=True):
+            with self._translated(operation, path, fails_as=StorageError):
                 self._rename(staged, path, overwrites=overwrites)
             is_done = True
         finally:
@@ -361,14 +351,14 @@ class HadoopStore(LogStore):
                     self._file_system.delete(self._path(left), False)
 
     def _write(self, operation: str, path: str, staged: str, chunks: Iterable[bytes]) -> None:
-        with self._translated(operation, path, missing_is_error=True):
+        with self._translated(operation, path, fails_as=NothingWrittenError):
             sink = self._file_system.create(self._path(staged), False)
         try:
             for chunk in chunks:  # what the iterator raises is the caller's own
-                with self._translated(operation, path, missing_is_error=True):
+                with self._translated(operation, path, fails_as=NothingWrittenError):
                     self._send(sink, chunk)
         finally:
-            with self._translated(operation, path, missing_is_error=True):
+            with self._translated(operation, path, fails_as=NothingWrittenError):
                 sink.close()
 
     def _send(self, sink: Any, data: bytes) -> None:
@@ -413,45 +403,50 @@ class HadoopStore(LogStore):
 
     @contextmanager
     def _translated(
-        self, operation: str, path: str, *, missing_is_error: bool = False
+        self, operation: str, path: str, *, fails_as: type[StorageError] | None = None
     ) -> Iterator[None]:
-        """Raise our errors for Java's, without their text and without them in the chain."""
+        """Raise our errors for Java's, without their text and without them in the chain.
+
+        `fails_as` is for the steps of a write: what a failure of this step means for the file.
+        """
         try:
             yield
         except StorageError:
             raise
         except (Py4JError, PySparkException, UnicodeError, OSError) as error:
-            raise self._translation(error, operation, path, missing_is_error) from None
+            raise self._translation(error, operation, path, fails_as) from None
 
     def _translation(
-        self, error: Exception, operation: str, path: str, missing_is_error: bool
+        self,
+        error: Exception,
+        operation: str,
+        path: str,
+        fails_as: type[StorageError] | None = None,
     ) -> StorageError:
-        name = _short_name(error)
-        if name in _EXISTS and operation == "create":
+        name = short_name(error)
+        if name in EXISTS and operation == "create":
             return FileAlreadyExistsError(path=self.address(path))
-        if name in _MISSING and not missing_is_error:
+        if name in MISSING and fails_as is None:
             return FileMissingError(path=self.address(path))
         if name == "UnsupportedFileSystemException" and operation == "open":
             return UnsupportedSchemeError(path=self._root_uri)
-        return self._error(operation, path, _REASONS.get(name, f"it failed with {name}"))
+        reason = REASONS.get(name)
+        system = system_refusal(error)
+        if fails_as is not None and (name in REFUSALS or system is not None):
+            fails_as = StorageRefusedError
+        reason = reason or system or f"it failed with {name}"
+        return self._error(operation, path, reason, fails_as or StorageError)
 
-    def _error(self, operation: str, path: str, reason: str) -> StorageError:
+    def _error(
+        self, operation: str, path: str, reason: str, kind: type[StorageError] = StorageError
+    ) -> StorageError:
         address = self.address(path) if path else self._root_uri
-        return StorageError(operation=operation, path=address, reason=reason)
+        return kind(operation=operation, path=address, reason=reason)
 
 
 def _invalid(location: str, reason: str) -> StorageError:
     path = redacted_uri(location)
     return StorageError("DELTA_STORAGE_INVALID_LOCATION", path=path, reason=reason)
-
-
-def _short_name(error: Exception) -> str:
-    """The class of a Java exception without its package, or of ours."""
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    if java is None:
-        return type(error).__name__
-    name: str = java.getClass().getSimpleName()
-    return name
 
 
 def _reopened(location: str, options: dict[str, str]) -> HadoopStore:
