@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from pyspark_delta.kernel.ops.repair import run_repair
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyspark_delta.errors.table import OperationNotAllowedError
+from pyspark_delta.kernel.ops.repair import UnreadableFile, run_repair
 from pyspark_delta.kernel.protocol.actions import RemoveFile
 from pyspark_delta.kernel.scan.locations import Locations
+from tests.support.tables import append, delete_positions
+from tests.support.tables import new_table as table_with_rows
 from tests.support.transactions import add, live_paths, memory_log, new_table
 
 
@@ -13,9 +21,11 @@ def test_only_files_that_are_gone_leave_the_table() -> None:
     for path in ("a b", "d"):
         log.store.create(path, b"x")
     places = Locations(log.store)
-    assert run_repair(log.start_transaction(), places, dry_run=True) == ["c"]
+    (found,) = run_repair(log.start_transaction(), places, dry_run=True)
+    assert (found.path, found.reason, found.is_removed) == ("c", "data file missing", False)
     assert log.update().version == 1
-    assert run_repair(log.start_transaction(), places) == ["c"]
+    (found,) = run_repair(log.start_transaction(), places)
+    assert (found.path, found.is_removed) == ("c", True)
     assert live_paths(log) == ["a%20b", "d"]
     ((_, actions),) = log.get_changes(2)
     (removed,) = (action for action in actions if isinstance(action, RemoveFile))
@@ -25,3 +35,43 @@ def test_only_files_that_are_gone_leave_the_table() -> None:
     assert run_repair(log.start_transaction(), places) == []
     assert log.update().version == 2
     assert run_repair(memory_log().start_transaction(), places) == []
+
+
+def test_live_rows_are_not_dropped_for_a_missing_vector_unless_that_is_requested(
+    table_path: Path,
+) -> None:
+    def ids(first: int, last: int) -> pa.Table:
+        return pa.table({"id": pa.array(range(first, last), pa.int64())})
+
+    vectors = {"delta.enableDeletionVectors": "true"}
+    log = table_with_rows(table_path, ids(0, 1000), configuration=vectors)
+    (marked,) = live_paths(log)
+    delete_positions(log, lambda _: range(334))
+    append(log, ids(1000, 1005))
+    append(log, ids(2000, 2003), with_stats=False)
+    lost = [path for path in live_paths(log) if path != marked]
+    for path in (*lost, *table_path.rglob("*.bin")):
+        (table_path / path).unlink()
+    places = Locations(log.store)
+    with pytest.raises(OperationNotAllowedError) as refused:
+        run_repair(log.start_transaction(), places)
+    assert refused.value.condition == "DELTA_REPAIR_WOULD_DROP_ROWS"
+    assert refused.value.parameters == {"numFiles": "1", "numRows": "666", "path": marked}
+    assert log.update().version == 4
+    told = run_repair(log.start_transaction(), places, dry_run=True)
+    assert {(each.path == marked, each.reason, each.num_rows) for each in told} == {
+        (True, "deletion vector missing", 666),
+        (False, "data file missing", 5),
+        (False, "data file missing", None),
+    }
+    assert not any(each.is_removed for each in told)
+    found = run_repair(log.start_transaction(), places, drop_rows_with_missing_vectors=False)
+    assert {each.path: each.is_removed for each in found} == {
+        marked: False,
+        **dict.fromkeys(lost, True),
+    }
+    assert live_paths(log) == [marked]
+    assert run_repair(log.start_transaction(), places, drop_rows_with_missing_vectors=True) == [
+        UnreadableFile(path=marked, reason="deletion vector missing", num_rows=666, is_removed=True)
+    ]
+    assert live_paths(log) == []

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.kernel.log.cleanup import run_cleanup
 from pyspark_delta.kernel.ops.repair import run_repair
-from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType
+from pyspark_delta.kernel.protocol.types import BOOLEAN, LONG, STRING, StructField, StructType
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allowed_stores
@@ -21,6 +21,14 @@ from pyspark_delta.spark.table_arguments import check_flag, check_text, whole_nu
 from pyspark_delta.spark.time_travel import AsOf
 
 _PATHS = StructType((StructField("path", STRING),))
+_UNREADABLE = StructType(
+    (
+        StructField("path", STRING),
+        StructField("reason", STRING),
+        StructField("numRows", LONG),
+        StructField("removed", BOOLEAN),
+    )
+)
 
 
 @raises_spark_errors
@@ -51,16 +59,29 @@ class TableUpkeep(ABC):
         check_text(mode, "mode")
         run_generate(self._whole_log(), mode)
 
-    def repair(self, *, dry_run: bool = False) -> DataFrame:
-        """Take files out of the table that are gone from storage, and give their paths.
+    def repair(
+        self, *, dry_run: bool = False, drop_rows_with_missing_vectors: bool | None = None
+    ) -> DataFrame:
+        """Take files out of the table that are gone from storage, so that reads succeed again.
 
-        Reads fail as long as such files are in the table.  With `dry_run` they are only told.
+        The result has a row for each file: its path, the reason, how many live rows it has, and
+        whether it was removed; with `dry_run` nothing is.  Where the data is there and only the
+        file of its deletion vector is gone, the live rows cannot be told from deleted ones.  Such
+        a table is refused, unless `drop_rows_with_missing_vectors` says True, to lose the rows
+        of these files, or False, to repair only the others.
         """
         check_flag(dry_run, "dry_run")
+        if drop_rows_with_missing_vectors is not None:
+            check_flag(drop_rows_with_missing_vectors, "drop_rows_with_missing_vectors")
         log = self._whole_log()
-        locations = Locations(log.store, allowed_stores(self._spark))
-        gone = run_repair(log.start_transaction(), locations, dry_run=dry_run)
-        return local_frame(self._spark, _PATHS, [[path] for path in gone])
+        found = run_repair(
+            log.start_transaction(),
+            Locations(log.store, allowed_stores(self._spark)),
+            dry_run=dry_run,
+            drop_rows_with_missing_vectors=drop_rows_with_missing_vectors,
+        )
+        rows = [[each.path, each.reason, each.num_rows, each.is_removed] for each in found]
+        return local_frame(self._spark, _UNREADABLE, rows)
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the newest version now; commits do that by themselves."""

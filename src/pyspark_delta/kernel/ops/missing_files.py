@@ -41,10 +41,25 @@ class _Directory:
         return [self.store.address(path) for path in gone]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingFiles:
+    """Add actions that cannot be read: for want of the data, or only of the deletion vector."""
+
+    data: pa.Table
+    vectors: pa.Table
+
+
 def missing_files(files: pa.Table, locations: Locations) -> pa.Table:
     """Those of `files`, which are add actions, that cannot be read for want of a file."""
+    missing = find_missing(files, locations)
+    return pa.concat_tables([missing.data, missing.vectors])
+
+
+def find_missing(files: pa.Table, locations: Locations) -> MissingFiles:
+    """As `missing_files`, apart by which file is missing."""
+    none = files.slice(0, 0)
     if not files.num_rows:
-        return files
+        return MissingFiles(data=none, vectors=none)
     data = [
         locations.located(location, is_absolute)
         for location, is_absolute in zip(*_columns(files, locations), strict=True)
@@ -52,9 +67,13 @@ def missing_files(files: pa.Table, locations: Locations) -> pa.Table:
     vectors = _vector_places(files, locations)
     gone = _absent({*data, *vectors.values()})
     if not gone:
-        return files.slice(0, 0)
-    is_gone = [place in gone or vectors.get(row) in gone for row, place in enumerate(data)]
-    return files.filter(pa.array(is_gone, pa.bool_()))
+        return MissingFiles(data=none, vectors=none)
+    no_data = [place in gone for place in data]
+    no_vector = [vectors.get(row) in gone and not lost for row, lost in enumerate(no_data)]
+    return MissingFiles(
+        data=files.filter(pa.array(no_data, pa.bool_())),
+        vectors=files.filter(pa.array(no_vector, pa.bool_())),
+    )
 
 
 _Place = tuple[LogStore, str]
