@@ -131,12 +131,22 @@ def test_an_illegal_value_is_refused_by_key(key: str, text: str) -> None:
     assert caught.value.parameters["key"] == key
 
 
-@pytest.mark.parametrize("key", sorted(ROWS.keys() - NOT_SETTABLE))
+@pytest.mark.parametrize("key", sorted(ROWS.keys() - NOT_SETTABLE - {p.UNIVERSAL_FORMATS.key}))
 def test_a_user_may_set_it_in_any_case_and_it_is_stored_in_one(key: str) -> None:
     for text in ROWS[key][1][0]:
         # The retentions of log and files must fit, which has a test of its own.
         existing = {p.LOG_RETENTION.key: "999 days", p.DELETED_FILE_RETENTION.key: "0 days"}
         assert validate_properties({key.upper(): text}, existing=existing) == {key: text}
+
+
+@pytest.mark.parametrize("formats", ["iceberg", "hudi", "hudi,iceberg"])
+def test_metadata_of_other_formats_cannot_be_promised(formats: str) -> None:
+    key = p.UNIVERSAL_FORMATS.key
+    with pytest.raises(PropertyError) as caught:
+        validate_properties({key.upper(): formats})
+    assert caught.value.condition == "DELTA_UNIVERSAL_FORMAT_NOT_SUPPORTED"
+    assert caught.value.parameters == {"formats": formats}
+    assert validate_properties({key: ""}) == {key: ""}
 
 
 @pytest.mark.parametrize("key", sorted(NOT_SETTABLE))

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_delta import DeltaLog, disable, enable
-from pyspark_delta.errors import TableAlreadyExistsError
+from pyspark_delta.errors import OperationNotAllowedError, TableAlreadyExistsError
 from pyspark_delta.spark import enabled_sessions
+from pyspark_delta.spark import session as session_module
+from pyspark_delta.spark.delta_spark_confs import CATALOG
+from pyspark_delta.spark.jvm import session_catalog
+from pyspark_delta.spark.jvm.private_fields import private_value
 from tests.support.catalog_tables import own_database, rows
 
 
@@ -112,6 +117,46 @@ def test_disabling_the_last_session_leaves_no_trace(session: SparkSession) -> No
             for each in others:
                 enable(each)
         assert session.table("t").count() == 2
+
+
+@pytest.mark.parametrize("missing", ["a method of PySpark", "a field of Spark"])
+def test_enabling_that_fails_half_way_leaves_nothing_changed(
+    session: SparkSession, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    others = _enabled_sessions()
+    for each in others:
+        disable(each)
+    fresh = session.newSession()
+    if missing == "a method of PySpark":
+        monkeypatch.delattr(DataStreamWriter, "toTable")
+    else:
+        # The last step that touches the JVM: Spark's own map of catalogs takes no entry any more.
+        monkeypatch.setattr(session_catalog, "_FIELD", "renamedCatalogs")
+    functions = fresh._jsparkSession.sessionState().tableFunctionRegistry()
+    try:
+        fresh.conf.set(CATALOG, "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        with pytest.raises(OperationNotAllowedError) as refused:
+            enable(fresh)
+        assert refused.value.condition in (
+            "DELTA_UNSUPPORTED_SPARK_VERSION",
+            "DELTA_OPERATION_NOT_ALLOWED",
+        )
+        assert not _enabled_sessions()
+        for owner, name in session_module._CHANGED.keys() - session_module._LASTING:
+            assert not hasattr(getattr(owner, name, None), "__wrapped__"), name
+        assert fresh.conf.get(CATALOG) == "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        fresh.conf.unset(CATALOG)
+        assert fresh.conf.get("spark.pyspark_delta.enabled", None) is None
+        assert "pyspark_delta" not in [row[0] for row in fresh.sql("SHOW CATALOGS").collect()]
+        assert "table_changes" not in str(functions.listFunction().mkString(" "))
+        assert fresh._jsparkSession.experimental().extraOptimizations().isEmpty()
+        catalog = fresh._jsparkSession.sessionState().catalog()
+        assert "Delta" not in private_value(catalog, "tableRelationCache").toString()
+    finally:
+        monkeypatch.undo()
+        for each in {*others, session}:
+            enable(each)
+    assert enable(fresh).sql("SELECT 1").count() == 1
 
 
 def _enabled_sessions() -> list[SparkSession]:

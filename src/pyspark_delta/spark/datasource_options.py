@@ -33,6 +33,9 @@ def table_path(options: DeltaOptions) -> str:
     path = options.get("path")
     if path is None or "provider" in options:
         raise needs_enabling("A Delta table of the catalog")
+    if not path.strip():
+        # It would be the directory that the process happens to be in.
+        raise PropertyError("DELTA_ILLEGAL_OPTION", input=path, name="path", explain="needs a path")
     return path
 
 

@@ -32,7 +32,7 @@ from pyspark_delta.kernel.protocol.constraints import check_constraints, invaria
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns
 from pyspark_delta.kernel.protocol.identity_columns import identity_columns
 from pyspark_delta.kernel.protocol.operations import write
-from pyspark_delta.kernel.protocol.properties import validate_properties
+from pyspark_delta.kernel.protocol.properties import check_universal_formats, validate_properties
 from pyspark_delta.kernel.protocol.schema_checks import check_writable as check_writable_schema
 from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, StructType, walk_fields
 from pyspark_delta.kernel.storage.uris import decode_path
@@ -86,6 +86,7 @@ def writer_for(given: Mapping[str, str], schema: SparkStructType, overwrite: boo
     data = data_schema(schema)
     request = WriteRequest(mode="overwrite" if overwrite else "append", options=options)
     define_table(txn, data, request, asked, replaces_some=False, new_properties=validate_properties)
+    check_universal_formats(txn.metadata.configuration)
     check_writable_schema(txn.schema)
     _check_rows_can_be_made(txn.metadata, data)
     if overwrite:

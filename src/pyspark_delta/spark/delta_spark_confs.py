@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -61,14 +61,16 @@ def names_delta_spark(spark: SparkSession) -> bool:
     )
 
 
-def drop_delta_spark_catalog(spark: SparkSession) -> None:
-    """Give a running session Spark's own catalog back.
+def drop_delta_spark_catalog(spark: SparkSession) -> Callable[[], None]:
+    """Give a running session Spark's own catalog back; the result undoes that.
 
     Spark refuses SHOW PARTITIONS, ANALYZE and more for all tables while the setting names another.
     """
-    if spark.conf.get(CATALOG, None) == _CATALOG_CLASS:
-        forget_conf(JvmSession(spark), CATALOG)
-        log_dropped(CATALOG, _CATALOG_CLASS)
+    if spark.conf.get(CATALOG, None) != _CATALOG_CLASS:
+        return lambda: None
+    restore = forget_conf(JvmSession(spark), CATALOG)
+    log_dropped(CATALOG, _CATALOG_CLASS)
+    return restore
 
 
 def warn_of_delta_spark_jar(spark: SparkSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from threading import Lock
 from weakref import WeakSet
 
@@ -17,7 +18,6 @@ from pyspark_delta.spark.jvm.path_catalog import install_path_catalog, remove_pa
 from pyspark_delta.spark.jvm.relation_cache import install_relation_cache, remove_relation_cache
 from pyspark_delta.spark.jvm.session_catalog import keep_session_catalog, release_session_catalog
 from pyspark_delta.spark.jvm.table_functions import install_table_functions, remove_table_functions
-from pyspark_delta.spark.jvm.versions import warn_if_untested
 from pyspark_delta.spark.table_functions import table_functions
 from pyspark_delta.spark.table_plans import TablePlans
 
@@ -50,23 +50,37 @@ def is_enabled(spark: SparkSession) -> bool:
 
 
 def turn_on(spark: SparkSession) -> None:
-    """Let the session's catalog find Delta tables; once is enough."""
+    """Let the session's catalog find Delta tables; once is enough.
+
+    A step that fails takes the steps before it back.
+    """
     with _LOCK:
         if spark in _ON:
             return
-        warn_if_untested(spark.version)
         warn_of_delta_spark_jar(spark)
-        drop_delta_spark_catalog(spark)
-        plans, jvm = TablePlans(spark), JvmSession(spark)
-        install_relation_cache(jvm, plans.find_plan)
-        install_path_catalog(jvm, plans)
-        install_table_functions(jvm, table_functions(spark))
-        install_rule(jvm, answered)
-        keep_session_catalog(jvm)
-        spark.conf.set(MARK, "true")
+        with ExitStack() as undo:
+            _install(spark, undo)
+            undo.pop_all()
         shared_runner().add(_LAST_COMMIT)
         _ON.add(spark)
         _OFF.discard(spark)
+
+
+def _install(spark: SparkSession, undo: ExitStack) -> None:
+    plans, jvm, functions = TablePlans(spark), JvmSession(spark), table_functions(spark)
+    undo.callback(remove_relation_cache, jvm)
+    install_relation_cache(jvm, plans.find_plan)
+    undo.callback(remove_path_catalog, jvm)
+    install_path_catalog(jvm, plans)
+    undo.callback(remove_table_functions, jvm, list(functions))
+    install_table_functions(jvm, functions)
+    undo.callback(remove_rule, jvm)
+    install_rule(jvm, answered)
+    undo.callback(drop_delta_spark_catalog(spark))
+    undo.callback(release_session_catalog, jvm)
+    keep_session_catalog(jvm)
+    undo.callback(spark.conf.unset, MARK)
+    spark.conf.set(MARK, "true")
 
 
 def turn_off(spark: SparkSession) -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import ExitStack
 from threading import Lock
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from pyspark_delta.spark.connect import check_has_jvm
 from pyspark_delta.spark.delta_spark_confs import names_delta_spark, without_delta_spark
 from pyspark_delta.spark.enabled_sessions import any_enabled, turn_off, turn_on
+from pyspark_delta.spark.jvm.versions import check_supported, unsupported
 from pyspark_delta.spark.patches import (
     catalogs,
     frames,
@@ -66,12 +69,19 @@ _LOCK = Lock()
 
 
 def enable(spark: SparkSession) -> SparkSession:
-    """Make Delta tables readable and writable in this session, and return it."""
+    """Make Delta tables readable and writable in this session, and return it.
+
+    A Spark on which a part of that cannot be done is refused, and left as it was.
+    """
     check_has_jvm(spark)
-    turn_on(spark)
-    with _LOCK:
-        for place in _CHANGED:
+    check_supported(spark.version)
+    with _LOCK, ExitStack() as undo:
+        # Changed methods do what they always did until their session is turned on.
+        for place in _CHANGED.keys() - _ORIGINALS.keys():
             _change(place)
+            undo.callback(_restore, place)
+        turn_on(spark)
+        undo.pop_all()
     return spark
 
 
@@ -80,8 +90,8 @@ def disable(spark: SparkSession) -> SparkSession:
     turn_off(spark)
     with _LOCK:
         if not any_enabled():
-            for owner, name in _ORIGINALS.keys() - _LASTING:
-                setattr(owner, name, _ORIGINALS.pop((owner, name)))
+            for place in _ORIGINALS.keys() - _LASTING:
+                _restore(place)
     return spark
 
 
@@ -98,6 +108,13 @@ def enable_delta_spark_builders() -> None:
 def _change(place: tuple[type, str]) -> None:
     if place not in _ORIGINALS:
         owner, name = place
-        original = _ORIGINALS[place] = getattr(owner, name)
+        original = getattr(owner, name, None)
+        if original is None:
+            raise unsupported(pyspark.__version__)
         changed = spark_errors(_CHANGED[place](original))
         setattr(owner, name, functools.wraps(original)(changed))
+        _ORIGINALS[place] = original
+
+
+def _restore(place: tuple[type, str]) -> None:
+    setattr(*place, _ORIGINALS.pop(place))

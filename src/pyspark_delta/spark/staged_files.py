@@ -12,6 +12,7 @@ from types import TracebackType
 
 from pyspark_delta.errors.storage import StorageError
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
+from pyspark_delta.kernel.protocol.properties import check_universal_formats
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.uris import decode_path
 from pyspark_delta.kernel.txn.commit import is_certain_refusal
@@ -48,6 +49,8 @@ class StagedFiles:
         self._is_offered = True
 
     def __enter__(self) -> StagedFiles:
+        # The commit would be refused for it, after the job.
+        check_universal_formats(self._txn.metadata.configuration)
         return self
 
     def __exit__(

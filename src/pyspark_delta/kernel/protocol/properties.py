@@ -324,6 +324,7 @@ def validate_properties(
         if altering:
             _check_alterable(key.lower())
         checked[_stored_key(key, value, allow_arbitrary)] = value
+    check_universal_formats(checked)
     if LOG_RETENTION.key in checked or DELETED_FILE_RETENTION.key in checked:
         check_retention({**(existing or {}), **checked})
     return checked
@@ -336,6 +337,13 @@ def canonical_key(key: str) -> str:
         return lowered
     row = _BY_LOWER_KEY.get(lowered)
     return key if row is None else row.key
+
+
+def check_universal_formats(configuration: Mapping[str, str | None]) -> None:
+    """Refuse a table that promises metadata of other formats: none is written here."""
+    formats = configuration.get(UNIVERSAL_FORMATS.key)
+    if formats:
+        raise PropertyError("DELTA_UNIVERSAL_FORMAT_NOT_SUPPORTED", formats=formats)
 
 
 def check_retention(configuration: Mapping[str, str | None]) -> None:

@@ -38,6 +38,7 @@ from pyspark_delta.kernel.protocol.properties import (
     ENABLE_DELETION_VECTORS,
     ENABLE_IN_COMMIT_TIMESTAMPS,
     SYMLINK_MANIFEST,
+    check_universal_formats,
     property_value,
 )
 from pyspark_delta.kernel.protocol.row_tracking import NO_MARK, assign_row_ids, assigns_row_ids
@@ -122,7 +123,11 @@ def prepare(draft: Draft) -> PreparedCommit:
     check_actions(others, new, draft.reads.root_uri, traits)
     check_touched_rows(others, draft.reads)
     has_files = any(isinstance(action, FileAction) for action in others)
-    if has_files and any(isinstance(action, Metadata) for action in own_actions):
+    has_metadata = any(isinstance(action, Metadata) for action in own_actions)
+    if has_files or has_metadata:
+        # Readers of those formats would go on with files that VACUUM then deletes.
+        check_universal_formats(new.metadata.configuration)
+    if has_files and has_metadata:
         old_metadata = None if old is None else old.metadata
         check_mapping_beside_feed(old_metadata, new.metadata, draft.operation.name)
     mark, numbered = _with_row_ids(draft, others, new)

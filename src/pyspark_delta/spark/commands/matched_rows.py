@@ -14,8 +14,7 @@ from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.commands.dml_files import DmlFiles
 from pyspark_delta.spark.commands.overwritten_rows import rows_matching
 from pyspark_delta.spark.commands.replaced_rows import Replaced
-from pyspark_delta.spark.commands.write_history import using_columns
-from pyspark_delta.spark.commands.write_options import WriteOptions
+from pyspark_delta.spark.commands.write_options import WriteOptions, using_columns
 
 _TARGET, _SOURCE = "__delta_target", "__delta_source"
 

@@ -81,24 +81,3 @@ def write_metrics(
         "numDeletedRows": replaced.num_rows,
         "numCopiedRows": num_copied,
     }
-
-
-def using_columns(text: str) -> tuple[str, ...]:
-    """The columns that the option replaceUsing names.
-
-    >>> using_columns("id, `a``b,c`")
-    ('id', 'a`b,c')
-    """
-    names, rest = [], text
-    while rest := rest.strip():
-        if rest.startswith("`"):
-            end = 1
-            while (end := rest.find("`", end)) != -1 and rest[end : end + 2] == "``":
-                end += 2
-            end = len(rest) if end == -1 else end
-            names.append(rest[1:end].replace("``", "`"))
-            rest = rest[end + 1 :].strip().removeprefix(",")
-        else:
-            name, _, rest = rest.partition(",")
-            names.append(name.strip())
-    return tuple(names)

@@ -10,6 +10,7 @@ answers, for each look is a call into the JVM.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,8 @@ _TXN_RESET_CONF = f"{_DELTA}write.txnVersion.autoReset.enabled"
 _BIN_SIZE_CONF = f"{_DELTA}optimizeWrite.binSize"
 _BIN_SIZE = 512 << 20
 _PROPERTY_PREFIX = "delta."
+# A name, in backquotes or plain, up to the next comma or the end.
+_USING_COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,\s](?:[^`,]*[^`,\s])?))\s*(?=,|\Z)")
 _WIDENING_MODES = {
     "always": TypeWideningMode.ALWAYS,
     "same_family_type": TypeWideningMode.SAME_FAMILY,
@@ -82,17 +85,20 @@ class WriteOptions:
         given = options if isinstance(options, DeltaOptions) else DeltaOptions(options)
         merges = given.can_merge_schema
         data_change = given.flag("dataChange")
+        user_metadata = given.get("userMetadata")
         dynamic, is_dynamic = _dynamic(given, conf)
         return cls(
             conf=conf,
             merges_schema=_flag(conf, "schema.autoMerge.enabled") if merges is None else merges,
             overwrites_schema=given.can_overwrite_schema,
             data_change=data_change is not False,
-            user_metadata=given.get("userMetadata") or conf(f"{_DELTA}commitInfo.userMetadata"),
+            user_metadata=conf(f"{_DELTA}commitInfo.userMetadata")
+            if user_metadata is None
+            else user_metadata,
             txn=_idempotent(given, conf),
-            replace_where=given.get("replaceWhere"),
-            replace_on=given.get("replaceOn"),
-            replace_using=given.get("replaceUsing"),
+            replace_where=_not_blank(given, "replaceWhere", "needs a condition"),
+            replace_on=_not_blank(given, "replaceOn", "needs a condition"),
+            replace_using=_replace_using(given),
             target_alias=given.get("targetAlias"),
             dynamic_option=dynamic,
             is_dynamic=is_dynamic,
@@ -109,7 +115,7 @@ class WriteOptions:
     @property
     def matches(self) -> str | None:
         """The text that says which rows of the table the data takes the place of, by a join."""
-        return self.replace_on or self.replace_using
+        return self.replace_using if self.replace_on is None else self.replace_on
 
     @property
     def can_replace_by_data(self) -> bool:
@@ -174,9 +180,47 @@ def _dynamic(given: DeltaOptions, conf: Conf) -> tuple[bool | None, bool]:
     return (None if option is None else is_dynamic), is_dynamic
 
 
+def using_columns(text: str) -> tuple[str, ...]:
+    """The columns that the option replaceUsing names; ValueError for a text that is no list.
+
+    >>> using_columns("id, `a``b,c`")
+    ('id', 'a`b,c')
+    """
+    names, at = [], 0
+    while at <= len(text):
+        found = _USING_COLUMN.match(text, at)
+        if found is None:
+            raise ValueError(text)
+        quoted, plain = found.groups()
+        names.append(plain if quoted is None else quoted.replace("``", "`"))
+        at = found.end() + 1
+    return tuple(names)
+
+
+def _replace_using(given: DeltaOptions) -> str | None:
+    """The option replaceUsing: with no column every row of the table would match."""
+    name, needs = "replaceUsing", "needs names of columns, separated by commas"
+    text = _not_blank(given, name, needs)
+    if text is not None:
+        try:
+            using_columns(text)
+        except ValueError:
+            raise _illegal(name, text, needs) from None
+    return text
+
+
+def _not_blank(given: DeltaOptions, name: str, explain: str) -> str | None:
+    text = given.get(name)
+    if text is not None and not text.strip():
+        raise _illegal(name, text, explain)
+    return text
+
+
 def _idempotent(given: DeltaOptions, conf: Conf) -> IdempotentWrite | None:
     """The application and version of the options, or else of the session: both, or neither."""
-    app_id, version = given.get("txnAppId"), given.get("txnVersion")
+    # Two applications without a name would skip each other's writes.
+    app_id = _not_blank(given, "txnAppId", "needs the id of an application")
+    version = given.get("txnVersion")
     if app_id is not None and version is not None:
         return IdempotentWrite(app_id=app_id, version=_version("txnVersion", version))
     if app_id is not None or version is not None:

@@ -6,7 +6,7 @@ Few calls each: a configuration has well over a thousand entries, and they cross
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -87,8 +87,24 @@ def class_location(jvm: JvmSession, name: str) -> str | None:
     return "an unknown place" if source is None else str(source.getLocation().getPath())
 
 
-def forget_conf(jvm: JvmSession, key: str) -> None:
-    """Unset a configuration in the session, and in what new sessions begin with."""
+def forget_conf(jvm: JvmSession, key: str) -> Callable[[], None]:
+    """Unset a configuration in the session, and in what new sessions begin with.
+
+    The result sets it again, where it was set.
+    """
+    confs = (jvm.spark.conf, *_shared_confs(jvm))
+    before = [(conf, conf.get(key, "")) for conf in confs]
     jvm.spark.conf.unset(key)
-    for shared in (jvm.session.sharedState().conf(), jvm.session.sparkContext().conf()):
+    for shared in _shared_confs(jvm):
         shared.remove(key)
+
+    def restore() -> None:
+        for conf, value in before:
+            if value:
+                conf.set(key, value)
+
+    return restore
+
+
+def _shared_confs(jvm: JvmSession) -> tuple[Any, ...]:
+    return jvm.session.sharedState().conf(), jvm.session.sparkContext().conf()

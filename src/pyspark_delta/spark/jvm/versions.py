@@ -16,6 +16,7 @@ from py4j.java_gateway import JavaClass
 from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.spark.jvm.gateway import JvmSession
 
+_OLDEST = (4, 2)
 _NEWEST_TESTED = (4, 3)
 _PLACES: Mapping[str, tuple[str, ...]] = {
     "FileStreamSinkLog": (
@@ -56,16 +57,37 @@ def default_arguments(
     )
 
 
-def warn_if_untested(version: str) -> None:
-    """Say that a Spark newer than those we test may have moved what we call; go on all the same."""
+def check_supported(version: str) -> None:
+    """Refuse a Spark older than those that are supported; warn of one newer than those tested.
+
+    What a newer one has moved is found, or refused, when it is called.
+    """
     found = re.match(r"(\d+)\.(\d+)", version)
-    if found is not None and (int(found[1]), int(found[2])) > _NEWEST_TESTED:
-        newest = ".".join(map(str, _NEWEST_TESTED))
+    if found is None:
+        return
+    minor = (int(found[1]), int(found[2]))
+    if minor < _OLDEST:
+        raise unsupported(version)
+    if minor > _NEWEST_TESTED:
         warnings.warn(
-            f"pyspark-delta is tested up to Spark {newest}, this is {version}: "
+            f"pyspark-delta is tested up to Spark {_dotted(_NEWEST_TESTED)}, this is {version}: "
             "look for a newer release if something fails.",
             stacklevel=3,
         )
+
+
+def unsupported(version: str) -> OperationNotAllowedError:
+    """What enabling a session of such a Spark raises."""
+    return OperationNotAllowedError(
+        "DELTA_UNSUPPORTED_SPARK_VERSION",
+        version=version,
+        oldest=_dotted(_OLDEST),
+        newest=_dotted(_NEWEST_TESTED),
+    )
+
+
+def _dotted(minor: tuple[int, int]) -> str:
+    return ".".join(map(str, minor))
 
 
 def _moved_class(jvm: JvmSession, name: str) -> Any:
