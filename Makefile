@@ -45,4 +45,4 @@ peers: # delta-spark, in an environment of its own
 	@scripts/peers.sh
 
 interop: $(STAMP) java peers ## tables shared with delta-spark; golden tables, deltalake
-	PEERS=required $(BIN)/python -m pytest tests/interop tests/conformance -m "slow or not slow" $(ARGS)
+	@scripts/interop.sh $(BIN)/python $(ARGS)

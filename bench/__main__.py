@@ -6,6 +6,7 @@ The peers are prepared first: delta-spark in an environment of its own, and the 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from bench import (
     kernel,
     maintenance,
     optimize,
+    readme,
     report,
     spark,
     sql,
@@ -57,6 +59,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--publish", action="store_true", help="put the numbers of a part among those in docs"
     )
+    parser.add_argument(
+        "--readme", action="store_true", help="measure nothing: put the known numbers into README"
+    )
     parser.add_argument("--json", type=Path, help="where the numbers go")
     parser.add_argument("--chart", type=Path, help="where the picture goes")
     return parser.parse_args()
@@ -79,6 +84,10 @@ def results(
 
 def main() -> int:
     given = arguments()
+    if given.readme:
+        numbers = json.loads((given.json or readme.NUMBERS).read_text(encoding="utf-8"))
+        readme.write_readme(readme.README, numbers)
+        return 0
     is_whole = not (given.only or given.quick or given.conf)
     if given.publish and (given.quick or given.conf):
         raise SystemExit("--publish is for numbers of full size, with the usual settings")
@@ -88,8 +97,8 @@ def main() -> int:
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.2f}")
     # Numbers of a part, or of a sample, must not pass for those of the whole.
     home = ROOT / "docs" if is_whole or given.publish else ROOT / "bench" / "out"
-    numbers = given.json or home / "benchmarks.json"
-    known = report.known_results(numbers) if given.publish else []
+    path = given.json or home / "benchmarks.json"
+    known = report.known_results(path) if given.publish else []
     found = []
     with tempfile.TemporaryDirectory(prefix="bench ä 100% ") as folder:
         for result in results(names, conf, is_quick=given.quick, root=Path(folder)):
@@ -97,11 +106,11 @@ def main() -> int:
             print("\n".join(report.table([result]).splitlines()[1:]), flush=True)
             # At once: a run that is stopped has measured something all the same.
             about = report.about_this_run(conf, is_quick=given.quick)
-            report.write(numbers, report.as_json(found, about, known))
+            report.write(path, report.as_json(found, about, known))
     print(f"\n{report.table(found)}\n\n{report.markdown(found)}")
     chart = given.chart or home / "benchmarks.png"
     subprocess.run(
-        [ROOT / ".venv-bench" / "bin" / "python", ROOT / "bench" / "chart.py", numbers, chart],
+        [ROOT / ".venv-bench" / "bin" / "python", ROOT / "bench" / "chart.py", path, chart],
         check=True,
     )
     return 0 if given.quick or all(result.is_met for result in found) else 1

@@ -80,6 +80,7 @@ def checksum_rows(root: Path, scale: float) -> Iterator[Result]:
         1000 * statistics.median(times),
         "ms",
         50,
+        samples=[1000 * seconds for seconds in times],
     )
     reader = DeltaLog.for_table(str(table))
     assert reader.snapshot.num_files
@@ -99,6 +100,7 @@ def checksum_rows(root: Path, scale: float) -> Iterator[Result]:
         10,
         f"first tenth {statistics.median(refresh[:tenth]):.2f}, "
         f"last tenth {statistics.median(refresh[-tenth:]):.2f}, max {max(refresh):.1f}",
+        samples=refresh,
     )
 
 
@@ -131,6 +133,7 @@ def commit_rows(root: Path, scale: float) -> Iterator[Result]:
         f"p99 {sorted(times)[int(0.99 * len(times))]:.2f}, max {max(times):.1f}, "
         f"first tenth {statistics.median(times[:tenth]):.2f}, "
         f"last tenth {statistics.median(times[-tenth:]):.2f}",
+        samples=times,
     )
 
 
@@ -167,7 +170,11 @@ def skipping_row(table: Path) -> Result:
         times.append(1000 * (time.perf_counter() - start))
         assert plan.files.num_rows == 2
     return absolute(
-        f"skip {whole:,} files by statistics, once parsed", statistics.median(times), "ms", 100
+        f"skip {whole:,} files by statistics, once parsed",
+        statistics.median(times),
+        "ms",
+        100,
+        samples=times,
     )
 
 
@@ -190,6 +197,7 @@ def first_filter_row(root: Path, files: int) -> Result:
         "ms",
         100,
         f"max {max(times):.0f}; without typed statistics the texts are parsed first, about 0.5 s",
+        samples=times,
     )
 
 

@@ -43,7 +43,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One workload's numbers: what it took ours and each peer, and the bars for ours."""
+    """One workload's numbers: what it took ours and each peer, and the bars for ours.
+
+    `tree` is the version of the code that was measured, where it is known.
+    """
 
     workload: str
     unit: str
@@ -52,6 +55,7 @@ class Result:
     note: str = ""
     samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
     load: float = field(default_factory=lambda: os.getloadavg()[0])
+    tree: str = ""
 
     @property
     def ours(self) -> float:
@@ -137,10 +141,23 @@ def against(
     return median_result(name, times, [Bar(at_most=at_most, peer=peer)])
 
 
-def absolute(name: str, value: float, unit: str, at_most: float, note: str = "") -> Result:
+def absolute(
+    name: str,
+    value: float,
+    unit: str,
+    at_most: float,
+    note: str = "",
+    *,
+    samples: Sequence[float] = (),
+) -> Result:
     """A number with a bar of its own, beside which there is no peer."""
     return Result(
-        workload=name, unit=unit, values={OURS: value}, bars=[Bar(at_most=at_most)], note=note
+        workload=name,
+        unit=unit,
+        values={OURS: value},
+        bars=[Bar(at_most=at_most)],
+        note=note,
+        samples={OURS: samples} if samples else {},
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.drivers import CONF, peer_versions
+from bench.drivers import CONF, ROOT, peer_versions
 from bench.measure import OURS, Bar, Result
 
 
@@ -21,8 +22,8 @@ def table(results: Sequence[Result]) -> str:
         rows = _comparisons(result) or [("", None)]
         for number, (peer, bar) in enumerate(rows):
             name = result.workload if number == 0 else ""
-            ours = _amount(result.ours, result.unit) if number == 0 else ""
-            theirs = f"{peer} {_amount(result.values[peer], result.unit)}" if peer else ""
+            ours = amount(result.ours, result.unit) if number == 0 else ""
+            theirs = f"{peer} {amount(result.values[peer], result.unit)}" if peer else ""
             ratio = f"{result.ratio(peer):.2f}" if peer else ""
             load = f"  load {result.load:.2f}" if number == 0 else ""
             note = f"  {result.note}" if number == 0 and result.note else ""
@@ -43,16 +44,16 @@ def markdown(results: Sequence[Result]) -> str:
     ]
     for result in results:
         cells = [
-            f"{_amount(result.values[peer], result.unit)} ({result.ratio(peer):.2f}x)"
+            f"{amount(result.values[peer], result.unit)} ({result.ratio(peer):.2f}x)"
             if peer in result.values
             else ""
             for peer in shown
         ]
         bars = ", ".join(
-            f"{_limit(bar, result.unit)}{'' if result.meets(bar) else ' **missed**'}"
+            f"{limit(bar, result.unit)}{'' if result.meets(bar) else ' **missed**'}"
             for bar in result.bars
         )
-        ours = _amount(result.ours, result.unit)
+        ours = amount(result.ours, result.unit)
         lines.append(f"| {result.workload} | {ours} | " + " | ".join(cells) + f" | {bars} |")
     return "\n".join(lines)
 
@@ -63,13 +64,17 @@ def as_json(
     known: Sequence[Mapping[str, object]] = (),
 ) -> str:
     """Everything, with each sample; `known` are those of an earlier run, if they are not here."""
+    tree = tree_of_sources()
     names = {result.workload for result in results}
     listed = [dict(each) for each in known if each["workload"] not in names]
     for result in results:
         value = asdict(result)
+        # What was measured once is its own sample.
+        value["samples"] = value["samples"] or {peer: [at] for peer, at in result.values.items()}
         value["ratios"] = {peer: round(result.ratio(peer), 4) for peer in result.peers}
         for bar, written in zip(result.bars, value["bars"], strict=True):
             written["is_met"] = result.meets(bar)
+        value["tree"] = tree
         listed.append(value)
     return json.dumps({**about, "results": listed}, indent=1, ensure_ascii=False) + "\n"
 
@@ -80,6 +85,22 @@ def known_results(path: Path) -> list[Mapping[str, object]]:
         return []
     found: list[Mapping[str, object]] = json.loads(path.read_text(encoding="utf-8"))["results"]
     return found
+
+
+def tree_of_sources() -> str:
+    """What git calls the content of `src`, with a mark when it is changed; empty without git."""
+    command = ["git", "-C", str(ROOT)]
+    try:
+        tree = subprocess.run(
+            [*command, "rev-parse", "--short=12", "HEAD:src"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        changed = subprocess.run([*command, "diff", "--quiet", "HEAD", "--", "src"], check=False)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f"{tree}, changed" if changed.returncode else tree
 
 
 def write(path: Path, text: str) -> None:
@@ -107,14 +128,16 @@ def _comparisons(result: Result) -> list[tuple[str, Bar | None]]:
 def _bar(result: Result, bar: Bar | None) -> str:
     if bar is None:
         return ""
-    return ("  " if result.meets(bar) else "! ") + _limit(bar, result.unit)
+    return ("  " if result.meets(bar) else "! ") + limit(bar, result.unit)
 
 
-def _limit(bar: Bar, unit: str) -> str:
+def limit(bar: Bar, unit: str) -> str:
+    """A bar as people read it."""
     return f"<= {bar.at_most:g} {unit}" if bar.peer is None else f"<= {bar.at_most:g}x {bar.peer}"
 
 
-def _amount(value: float, unit: str) -> str:
+def amount(value: float, unit: str) -> str:
+    """A value with its unit, in as many digits as mean something."""
     if unit == "s" and value < 0.9995:
         return f"{1000 * value:.0f} ms"
     digits = 0 if value >= 100 else 2

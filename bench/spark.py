@@ -311,6 +311,7 @@ def small_appends(bench: Bench) -> Iterator[Result]:
         unit="s",
         values=medians,
         bars=[Bar(peer=PARQUET, at_most=1.2)],
+        samples=times,
     )
     yield Result(
         workload=f"{name}: slowest",
@@ -318,6 +319,7 @@ def small_appends(bench: Bench) -> Iterator[Result]:
         values={**{peer: max(each) for peer, each in times.items()}, "own p50": medians[OURS]},
         bars=[Bar(peer="own p50", at_most=2.0)],
         note="p99 " + ", ".join(f"{peer} {_p99(each):.3f}" for peer, each in times.items()),
+        samples=times,
     )
 
 

@@ -55,6 +55,7 @@ def stream_sink(bench: Bench) -> Iterator[Result]:
         unit="s",
         values={peer: statistics.median(each) for peer, each in times.items()},
         bars=[Bar(peer=PARQUET, at_most=1.3)],
+        samples=times,
     )
 
 

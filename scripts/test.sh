@@ -15,12 +15,15 @@ trap 'rm -rf "$logs"' EXIT
 # Those of tests/spark that go with the others, so that both runs take about as long.
 with_others="stuv"
 "$python" -m pytest -m "not slow" --ignore-glob="tests/spark/test_[!$with_others]*" \
-  -p no:cacheprovider >"$logs/others" 2>&1 &
+  -p no:cacheprovider --junitxml="$logs/others.xml" >"$logs/others" 2>&1 &
 others=$!
 # Whoever stops this run stops both.
 trap 'kill "$others" 2>/dev/null || true; rm -rf "$logs"' EXIT
 failed=0
-"$python" -m pytest -m "not slow" --ignore-glob="tests/spark/test_[$with_others]*" tests/spark || failed=$?
+"$python" -m pytest -m "not slow" --ignore-glob="tests/spark/test_[$with_others]*" \
+  --junitxml="$logs/spark.xml" tests/spark || failed=$?
 wait "$others" || failed=$?
 cat "$logs/others"
+# What docs/features.md claims must have been shown by one of the two.
+"$python" -m tests.support.proofs test "$logs/others.xml" "$logs/spark.xml" || failed=$?
 exit "$failed"

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 from bench.measure import OURS, Bar, Result, absolute
-from bench.report import as_json, markdown, table
+from bench.readme import BEGIN, END, NUMBERS, README, block, results_of, with_block
+from bench.report import as_json, markdown, table, tree_of_sources
 
 RESULTS = [
     Result(
@@ -45,3 +47,43 @@ def test_the_json_has_samples_ratios_and_what_was_met() -> None:
     assert [bar["is_met"] for bar in first["bars"]] == [False, True]
     assert first["samples"] == {"ours": [0.4, 0.5, 0.6]}
     assert second["values"] == {"ours": 3.25}
+
+
+def test_the_readme_has_the_numbers_of_the_file_and_no_others() -> None:
+    numbers = json.loads(NUMBERS.read_text(encoding="utf-8"))
+    text = README.read_text(encoding="utf-8")
+    assert text == with_block(text, numbers), "run: python -m bench --readme"
+    before, _, rest = text.partition(BEGIN)
+    others = before + rest.partition(END)[2]
+    assert not re.search(r"\d (ms|s|MB|GB)\b|\d\.\d+x\b", others)
+
+
+def test_the_readme_tells_a_missed_bar_and_the_row_where_deltalake_is_faster() -> None:
+    numbers = json.loads(NUMBERS.read_text(encoding="utf-8"))
+    rows = block(numbers).splitlines()
+    missed = [each for each in results_of(numbers["results"]) if not each.is_met]
+    shown = [row for row in rows if "**missed**" in row]
+    assert len(shown) == len([each for each in missed if any(each.workload in row for row in rows)])
+    (row,) = [row for row in rows if row.startswith("| load and sum a table")]
+    assert re.search(r"\| \d+ ms \(\d\.\d\dx\) \|  \|", row)
+
+
+def test_what_is_measured_now_has_its_samples_and_its_tree() -> None:
+    written = json.loads(as_json(RESULTS, {"cores": 2, "versions": {"peer": "1"}}))
+    assert [each["tree"] for each in written["results"]] == [tree_of_sources()] * 2
+    assert all(each["samples"] for each in written["results"])
+    lines = block(written).splitlines()
+    assert lines[0] == BEGIN
+    assert f"tree {tree_of_sources()} of" in lines[1]
+    assert lines[-3:-1] == [
+        "| write | 500 ms | 2.00 s (0.25x) |  | 400 ms (1.25x) "
+        "| <= 1.2x Parquet **missed**, <= 0.75x delta-spark | 3 | 1.5 |",
+        f"| commit | 3.25 ms |  |  |  | <= 5 ms | 1 | {RESULTS[1].load:.1f} |",
+    ]
+    written["results"][0]["tree"] = "another"
+    assert "not all of one version" in block(written)
+
+
+def test_numbers_with_a_tree_have_samples_in_the_file() -> None:
+    numbers = json.loads(NUMBERS.read_text(encoding="utf-8"))
+    assert all(each["samples"] for each in numbers["results"] if each.get("tree"))

@@ -7,7 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_delta.errors import SchemaError, UnsupportedProtocolError
+from pyspark_delta.actions import DomainMetadata
+from pyspark_delta.errors import (
+    DeltaConcurrentModificationException,
+    SchemaError,
+    UnsupportedProtocolError,
+)
 from pyspark_delta.kernel.log.checksum import read_checksum
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.domains import clustering_columns, clustering_domain
@@ -229,3 +234,23 @@ def test_names_differ_in_more_than_case_and_keep_the_case_they_were_given() -> N
     assert reopened(log).snapshot.schema.names == ("Id", "vAlue")
     plan = log.snapshot.plan(["ID"], "VALUE = 'x'")
     assert (plan.schema.names, plan.data_schema.names) == (("Id",), ("Id", "vAlue"))
+
+
+def test_a_user_has_domains_of_metadata() -> None:
+    log = memory_log()
+    txn = log.start_transaction()
+    feature = {"delta.feature.domainMetadata": "supported"}
+    txn.update_metadata(metadata(configuration=feature))
+    mine = DomainMetadata(domain="my.app", configuration='{"rate":3}')
+    txn.commit([mine, DomainMetadata(domain="other", configuration="")], "CREATE TABLE")
+    assert without_commits(log).snapshot.domains["my.app"] == mine
+    newer = replace(mine, configuration='{"rate":4}')
+    log.start_transaction().commit([newer], "SET")
+    assert reopened(log).snapshot.domains["my.app"] == newer
+    log.start_transaction().commit([replace(mine, removed=True)], "UNSET")
+    assert list(reopened(log).snapshot.domains) == ["other"]
+    early, late = log.start_transaction(), log.start_transaction()
+    early.commit([mine], "SET")
+    with pytest.raises(DeltaConcurrentModificationException):
+        late.commit([newer], "SET")
+    assert reopened(log).snapshot.domains["my.app"] == mine

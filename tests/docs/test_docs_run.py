@@ -119,8 +119,7 @@ def _run(examples: list[Example], page: Path, namespace: dict[str, object]) -> N
 
 
 def _modules() -> list[str]:
-    # The Spark layer's examples need a session; they run with its own tests.
-    packages = ("errors", "kernel")
+    packages = ("errors", "kernel", "spark")
     modules = ("actions",)
     return [
         *(f"pyspark_delta.{name}" for name in (*packages, *modules)),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.support.golden import ABSENT
+from tests.support.proofs import INTEROP, Row, not_shown, outcomes_of, parse_rows
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
@@ -34,35 +36,12 @@ GROUPS = {
     "I": 10,
     "M": 19,
     "N": 5,
-    "Z": 25,
+    "Z": 34,
 }
 IDS = [f"{group}{number:02d}" for group, last in GROUPS.items() for number in range(1, last + 1)]
 
-_ROW = re.compile(r"^\| ([A-Z]\d\d) \| (.+?) \| (.+?) \|(.*)\|$", re.MULTILINE)
 _REFERENCE_ROW = re.compile(r"^\| ([A-Z]\d\d) \| (.+?) \|", re.MULTILINE)
 _OURS = re.compile(r"yes|partial: \S.*|no")
-_TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A row of the page: `tests` are (file, function)."""
-
-    id: str
-    feature: str
-    ours: str
-    shown_by: str
-
-    @property
-    def tests(self) -> list[tuple[str, str]]:
-        return _TEST.findall(self.shown_by)
-
-
-def parse_rows(text: str) -> list[Row]:
-    return [
-        Row(id=found[0], feature=found[1], ours=found[2], shown_by=found[3].strip())
-        for found in _ROW.findall(text)
-    ]
 
 
 ROWS = parse_rows(PAGE.read_text(encoding="utf-8"))
@@ -91,13 +70,25 @@ def test_a_row_claims_nothing_without_a_test_that_exists(row: Row) -> None:
     assert _OURS.fullmatch(row.ours), f"{row.ours!r} is neither yes, nor partial: what, nor no"
     assert row.tests or row.ours == "no"
     assert len(set(row.tests)) == len(row.tests)
-    assert not row.shown_by or row.shown_by == ", ".join(f"`{f}::{name}`" for f, name in row.tests)
+    assert row.shown_by == _shown_by(row.tests)
     absent = [
         f"{file}::{name}"
         for file, name in row.tests
         if not (TESTS / file).is_file() or name not in functions_of(file)
     ]
     assert not absent
+
+
+def _shown_by(tests: list[tuple[str, str]]) -> str:
+    """Tests as a cell lists them: those beside delta-spark behind the others, with a word on it."""
+    listed = {
+        is_interop: ", ".join(
+            f"`{file}::{name}`" for file, name in tests if file.startswith("interop/") is is_interop
+        )
+        for is_interop in (False, True)
+    }
+    interop = f"{INTEROP}{listed[True]}" if listed[True] else ""
+    return "; ".join(part for part in (listed[False], interop) if part)
 
 
 def test_a_line_that_looks_like_a_row_is_one() -> None:
@@ -111,3 +102,30 @@ def test_a_row_is_taken_apart() -> None:
     assert row.tests == [("log/test_x.py", "test_y")]
     (bare,) = parse_rows("| L02 | a | no | |\n")
     assert bare.tests == []
+
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="tests.log.test_a" name="test_passes[1]"/>
+<testcase classname="tests.log.test_a" name="test_passes[2]"><skipped message="no"/></testcase>
+<testcase classname="tests.log.test_a" name="test_skipped"><skipped message="no"/></testcase>
+<testcase classname="tests.log.test_a" name="test_golden"><skipped message="{absent}"/></testcase>
+<testcase classname="tests.log.test_a" name="test_failed"><failure/></testcase>
+<testcase classname="tests.storage.test_b.TestStore" name="test_of_a_contract"/>
+</testsuite></testsuites>"""
+
+
+def test_a_row_whose_test_is_skipped_deselected_or_failed_is_told(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(REPORT.format(absent=ABSENT), encoding="utf-8")
+    names = ("passes", "skipped", "golden", "failed", "deselected")
+    page = "".join(
+        f"| L{number:02d} | f | yes | `log/test_a.py::test_{name}` |\n"
+        for number, name in enumerate(names, 1)
+    )
+    page += "| L06 | f | yes | `contracts/log_store.py::test_of_a_contract` |\n"
+    page += f"| L07 | f | yes | {INTEROP}`log/test_a.py::test_golden` |\n"
+    rows = parse_rows(page)
+    told = not_shown(rows, outcomes_of([report], "test"), "test")
+    assert [line.split()[0] for line in told] == ["L02", "L04", "L05"]
+    told = not_shown(rows, outcomes_of([report], "interop"), "interop")
+    assert [line.split()[0] for line in told] == ["L07"]

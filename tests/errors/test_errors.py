@@ -238,9 +238,13 @@ def test_secrets_in_addresses_are_not_shown(given: str, shown: str | None) -> No
     assert "s3cret" not in str(pickle.loads(pickle.dumps(error)))
 
 
-def test_looking_for_secrets_takes_time_in_proportion() -> None:
+def test_secrets_are_looked_for_in_a_hostile_text_of_a_million_characters() -> None:
     hostile = "a." * 200_000 + "a://" * 200_000
-    errors.StorageError(operation="read", path=hostile, reason=hostile)
+    path, reason = hostile + "u:s3cret@h", hostile + "h?s3cret"
+    error = errors.StorageError(operation="read", path=path, reason=reason)
+    assert error.parameters["path"] == hostile + "u:***@h"
+    assert error.parameters["reason"] == hostile + "h?***"
+    assert len(str(error)) < 20_000
 
 
 # The conditions

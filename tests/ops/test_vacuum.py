@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -464,6 +467,30 @@ def test_what_cannot_be_deleted_fails_it_and_the_rest_is_gone(
     assert history(table)[-1] == ("VACUUM END", {"status": "FAILED"}, {})
     assert read_last_vacuum(table.store) is None
     assert table.vacuum().num_deleted == 1
+
+
+class Meeting(ClockedStore):
+    """A store that deletes when so many threads ask for it at the same time."""
+
+    def __init__(self, root: Path, clock: FrozenClock, threads: int) -> None:
+        super().__init__(root, clock)
+        self._barrier = Barrier(threads)
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        self._barrier.wait(timeout=30)  # BrokenBarrierError when one comes alone
+        super().delete_many(paths)
+
+
+def test_as_many_threads_as_the_rules_say_delete_at_the_same_time(
+    table_path: Path, clock: FrozenClock
+) -> None:
+    table = VacuumTable.at(table_path, clock)
+    for number in range(6):
+        table.store.create(f"stray {number}", b"1")
+    clock.advance(days=8)
+    log = DeltaLog(Meeting(table_path, clock, threads=3), now_ms=clock)
+    done = run_vacuum(log, rules=replace(ANY_HOURS, threads=3))
+    assert (done.num_deleted, table.paths) == (6, set())
 
 
 def test_a_listing_that_fails_deletes_nothing(table_path: Path, clock: FrozenClock) -> None:

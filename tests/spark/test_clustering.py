@@ -95,6 +95,29 @@ def test_new_files_join_a_cube_until_it_is_sealed(table: SparkTable) -> None:
     assert table.read().count() == 6020
 
 
+def _is_in_one_piece(points: set[tuple[int, int]]) -> bool:
+    """Whether steps to a neighbour lead from every point to every other."""
+    reached, ahead = set(), [next(iter(points))]
+    while ahead:
+        a, b = ahead.pop()
+        if (a, b) in points and (a, b) not in reached:
+            reached.add((a, b))
+            ahead += [(a + 1, b), (a - 1, b), (a, b + 1), (a, b - 1)]
+    return reached == points
+
+
+def test_a_file_is_a_stretch_of_hilberts_curve(table: SparkTable) -> None:
+    grid = table.spark.range(0, 256, 1, 2).selectExpr("id", "id % 16 AS a", "id DIV 16 AS b")
+    table.ask(grid, WriteRequest(mode="append", cluster_by=("a", "b")))
+    size = table.log.update().size_in_bytes
+    optimize(table, maxFileSize=str(size // 6))
+    points = table.read().select("a", "b", "_metadata.file_name").collect()
+    files = {name: {(a, b) for a, b, other in points if other == name} for *_, name in points}
+    assert len(files) > 4
+    # A stretch of Z-order would jump.
+    assert all(_is_in_one_piece(each) for each in files.values())
+
+
 def test_other_columns_are_for_new_files_and_for_a_full_run(table: SparkTable) -> None:
     append(table, 0, 50)
     optimize(table)

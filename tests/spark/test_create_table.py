@@ -71,6 +71,42 @@ def test_all_words_reach_the_log(spark: SparkSession, db: str) -> None:
     assert spark.table("t").columns == ["id", "at", "day", "no", "s", "v"]
 
 
+def test_a_generated_column_of_sql_is_computed_checked_and_may_be_given(
+    spark: SparkSession, db: str
+) -> None:
+    spark.sql(
+        "CREATE TABLE t (at TIMESTAMP, day DATE GENERATED ALWAYS AS (CAST(at AS DATE))) USING delta"
+    )
+    spark.sql("INSERT INTO t (at) VALUES (TIMESTAMP '2024-02-29 12:00:00'), (NULL)")
+    spark.sql("INSERT INTO t VALUES (TIMESTAMP '2024-03-01 00:00:00', DATE '2024-03-01')")
+    days = spark.sql("SELECT CAST(day AS STRING) FROM t ORDER BY 1").collect()
+    assert [row[0] for row in days] == [None, "2024-02-29", "2024-03-01"]
+    error = refused(spark, "INSERT INTO t VALUES (TIMESTAMP '2024-03-01', DATE '2000-01-01')")
+    assert error.condition == "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"
+    for wrong in ("rand()", "day + 1"):
+        columns = f"a INT, day DOUBLE GENERATED ALWAYS AS ({wrong})"
+        refused(spark, f"CREATE TABLE u ({columns}) USING delta")
+
+
+def test_an_identity_column_of_sql_counts_and_guards_its_numbers(
+    spark: SparkSession, db: str
+) -> None:
+    columns = "s STRING, {}BIGINT GENERATED {} AS IDENTITY (START WITH 5 INCREMENT BY 2)"
+    spark.sql(f"CREATE TABLE t ({columns.format('no ', 'ALWAYS')}) USING delta")
+    for text in ("a", "b"):
+        spark.sql(f"INSERT INTO t (s) VALUES ('{text}')")
+    numbers = {tuple(row) for row in spark.sql("SELECT s, no FROM t").collect()}
+    assert numbers == {("a", 5), ("b", 7)}
+    refused(spark, "INSERT INTO t VALUES ('c', 1)")
+    spark.sql(f"CREATE TABLE u ({columns.format('no ', 'BY DEFAULT')}) USING delta")
+    spark.sql("INSERT INTO u VALUES ('given', 1)")
+    spark.sql("INSERT INTO u (s) VALUES ('made')")
+    assert {tuple(row) for row in spark.sql("SELECT s, no FROM u").collect()} == {
+        ("given", 1),
+        ("made", 5),
+    }
+
+
 def test_clustering_is_a_domain_and_a_feature(spark: SparkSession, db: str) -> None:
     spark.sql("CREATE TABLE t (a INT, b STRUCT<c: INT>) USING delta CLUSTER BY (a, b.c)")
     snapshot = table_log(spark, "t").update()

@@ -23,6 +23,7 @@ from pyspark_delta.spark.commands.merge_write import MergeJobs
 from pyspark_delta.spark.jvm.frame_facts import release
 from pyspark_delta.spark.snapshot_source import SnapshotSource
 from tests.support.merges import FEED, MODES, MergeTable
+from tests.support.spark_tables import conf
 from tests.support.tables import create_table, write_files
 
 MULTIPLE = "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
@@ -421,3 +422,36 @@ def test_a_merge_begins_again_when_kept_rows_are_lost(
     with pytest.raises(OperationNotAllowedError, match="MATERIALIZE_SOURCE_FAILED_REPEATEDLY"):
         merge.execute()
     assert (losses, table.version) == ([], 1)
+
+
+def test_a_join_that_memory_does_not_hold_goes_to_disk(
+    spark: SparkSession, table_path: Path
+) -> None:
+    spark.range(1000).selectExpr("id", "id AS v").write.format("delta").save(str(table_path))
+    source = spark.range(500, 1500).selectExpr("id", "-id AS v")
+    target = DeltaTable.forPath(spark, str(table_path)).alias("t")
+    merge = target.merge(source.alias("s"), "t.id = s.id")
+    context = spark.sparkContext
+    # What Spark's sorts may hold is a setting of its start, which this JVM is behind.
+    limits = context._jsc.sc().conf()
+    group, most = "merge to disk", "spark.shuffle.spill.numElementsForceSpillThreshold"
+    limits.set(most, "50")
+    context.setJobGroup(group, group)
+    try:
+        with conf(
+            spark,
+            spark__sql__autoBroadcastJoinThreshold="-1",
+            spark__sql__adaptive__autoBroadcastJoinThreshold="-1",
+            spark__sql__join__preferSortMergeJoin="true",
+        ):
+            merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    finally:
+        limits.remove(most)
+        context._jsc.clearJobGroup()
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+    assert sum(store.lastStageAttempt(stage).diskBytesSpilled() for stage in stages) > 0
+    found = spark.read.format("delta").load(str(table_path)).selectExpr("count(*)", "sum(v)")
+    assert tuple(found.collect()[0]) == (1500, sum(range(500)) - sum(range(500, 1500)))

@@ -197,6 +197,25 @@ def test_deleted_rows_go_and_row_ids_stay(table: SparkTable) -> None:
     assert ids() == before
 
 
+def test_files_over_the_ratio_of_deleted_rows_are_written_anew_however_large(
+    table: SparkTable,
+) -> None:
+    table.write(table.spark.range(0, 60, 1, 3), **VECTORS, **{"delta.enableRowTracking": "true"})
+    deleted = {0: [0, 1, 2], 20: [], 40: [5, 6]}  # of 20 rows each, by their first row id
+    delete_positions(table.log, lambda file: deleted[file.base_row_id or 0])
+    rows = table.rows
+    untouched = [file.path for file in table.files if file.deletion_vector is None]
+    with settings(table.spark, minFileSize="0", maxDeletedRowsRatio="0.2"):
+        assert optimize(table).numBins == 0
+    with settings(table.spark, minFileSize="0", maxDeletedRowsRatio="0.05"):
+        done = optimize(table)
+    assert (done.numFilesRemoved, done.numFilesAdded) == (2, 1)
+    assert tuple(done.deletionVectorStats) == (2, 5)
+    assert [file.deletion_vector for file in table.files] == [None, None]
+    assert set(untouched) < {file.path for file in table.files}
+    assert table.rows == rows
+
+
 def test_files_without_a_row_left_are_removed(table: SparkTable) -> None:
     table.write(table.spark.range(0, 4, 1, 2), **VECTORS)
     delete_positions(table.log, lambda file: [0, 1])

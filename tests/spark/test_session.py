@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -12,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+import pyspark_delta
 from pyspark_delta import DeltaLog, disable, enable
 from pyspark_delta.errors import OperationNotAllowedError, TableAlreadyExistsError
 from pyspark_delta.spark import enabled_sessions
@@ -227,3 +229,18 @@ def test_a_session_tells_the_version_that_it_committed_last(
     # Each session has its own, and one that is not on has none.
     other = SparkSession(spark.sparkContext, spark._jsparkSession.newSession())
     assert other.conf.get(key, None) is None
+
+
+def test_a_session_needs_no_jar_no_extension_and_no_catalog_class(
+    session: SparkSession, table_path: Path
+) -> None:
+    session.range(3).write.format("delta").save(str(table_path))
+    assert session.read.format("delta").load(str(table_path)).count() == 3
+    settings = dict(session.sparkContext.getConf().getAll())
+    assert not {"spark.jars", "spark.jars.packages", "spark.jars.ivy"} & settings.keys()
+    assert session.sparkContext._jsc.sc().listJars().isEmpty()
+    for key in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog"):
+        assert "delta" not in settings.get(key, "")
+    package = Path(pyspark_delta.__file__).parent
+    assert not [path for kind in ("jar", "class") for path in package.rglob(f"*.{kind}")]
+    assert "delta-spark" not in " ".join(importlib.metadata.requires("pyspark-delta") or [])

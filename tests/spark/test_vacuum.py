@@ -138,11 +138,12 @@ def test_lite_takes_names_from_the_log(spark: SparkSession, table: SparkTable) -
     found = paths(spark.sql(f"{statement} RETAIN 0 HOURS LITE DRY RUN"))
     assert len(found) == 1
     assert "/p=a b/part-" in found[0]
+    handle = DeltaTable.forPath(spark, str(table.path))
+    assert paths(handle.vacuum(0, lite=True, dryRun=True)) == found
     spark.sql(f"{statement} LITE RETAIN 0 HOURS")
     assert [name for name in names(table.path) if "stray" in name] == ["p=c%25%2Fd/stray é.parquet"]
     assert not Path(found[0].removeprefix("file:")).exists()
     assert read_last_vacuum(table.log.store) == 1
-    handle = DeltaTable.forPath(spark, str(table.path))
     assert paths(handle.vacuum(0, lite=True, dryRun=True)) == []
     with conf(spark, **{LITE: "true"}):
         assert paths(handle.vacuum(0, dryRun=True)) == []

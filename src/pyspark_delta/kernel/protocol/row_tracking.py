@@ -2,7 +2,7 @@
 
 A row's id is its file's `baseRowId` plus its position, unless a hidden column of the file says
 otherwise.  Here files get their base ids and default versions, first and again after a lost race;
-the hidden columns are named but not written.  PROTOCOL.md, "Row Tracking".
+the hidden columns are named, and filled by whoever writes rows.  PROTOCOL.md, "Row Tracking".
 
 >>> file = AddFile(
 ...     path="f", size=1, modification_time=0, data_change=True, stats='{"numRecords":5}'

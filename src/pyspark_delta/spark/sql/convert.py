@@ -2,7 +2,7 @@
 
 >>> statement = parse_convert("CONVERT TO DELTA db.t PARTITIONED BY (day DATE, n INT)")
 >>> statement.table, statement.collect_stats, statement.partition_columns
-(('db', 't'), True, Piece(text='day DATE, n INT', start=40))
+(('db', 't'), True, Piece(text='day DATE, n INT', start=38))
 """
 
 from __future__ import annotations
