@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_delta.errors import UnsafePathError
-from pyspark_delta.kernel.scan.locations import Locations
+from pyspark_delta.kernel.scan.locations import FEW_FILES, Locations
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.storage.uris import resolve_action_path
@@ -110,3 +110,50 @@ def test_many_paths_at_once_are_judged_as_each_alone(paths: list[str]) -> None:
             resolved(Locations(store), *paths)
     else:
         assert resolved(Locations(store), *paths) == expected
+
+
+def test_directories_are_checked_for_links_always_and_files_where_they_are_few_or_it_matters(
+    table_path: Path,
+) -> None:
+    outside = table_path.parent / "out side"
+    outside.mkdir()
+    (outside / "f").write_bytes(b"x")
+    store = LocalStore(table_path)
+    store.create("p=1/a", b"x")
+    store.create("b", b"x")
+    locations = Locations(store)
+
+    def check(*paths: str, is_many: bool, every_file: bool) -> None:
+        more = [f"p=1/{number}" for number in range(FEW_FILES if is_many else 0)]
+        files = locations.resolve(pa.array([*more, *paths]))
+        locations.check_links(files, every_file=every_file)
+
+    (table_path / "within").symlink_to("p=1")
+    for is_many in (False, True):
+        for every_file in (False, True):
+            check("p=1/a", "b", "within/a", is_many=is_many, every_file=every_file)
+    (table_path / "link").symlink_to(outside)
+    (table_path / "p=1" / "file").symlink_to(outside / "f")
+    check("p=1/file", is_many=True, every_file=False)
+    for path, is_many, every_file in (
+        ("link/f", False, False),
+        ("link/f", True, False),
+        ("p=1/file", False, False),
+        ("p=1/file", True, True),
+    ):
+        with pytest.raises(UnsafePathError, match="symbolic link"):
+            check(path, is_many=is_many, every_file=every_file)
+
+
+def test_links_in_an_allowed_place_are_checked_too(table_path: Path) -> None:
+    outside = table_path.parent / "out side"
+    outside.mkdir()
+    source = LocalStore(table_path.parent / "sö urce")
+    source.create("f", b"x")
+    locations = Locations(LocalStore(table_path), [source])
+    locations.check_links(locations.resolve(pa.array([source.address("f")])), every_file=True)
+    (table_path.parent / "sö urce" / "d").symlink_to(outside)
+    many = [source.address("f"), *(source.address(f"d/{n}") for n in range(FEW_FILES))]
+    for paths in (many, [source.address("d/f")]):
+        with pytest.raises(UnsafePathError, match="symbolic link"):
+            locations.check_links(locations.resolve(pa.array(paths)), every_file=False)

@@ -25,6 +25,8 @@ from pyspark_delta.spark.snapshot_source import SnapshotSource
 class ChosenSource(SnapshotSource):
     """Some files of a table; no two such sources are taken for each other."""
 
+    checks_every_link = True
+
     def __init__(
         self,
         files: ChosenFiles,

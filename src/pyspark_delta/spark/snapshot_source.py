@@ -25,7 +25,7 @@ from pyspark_delta.kernel.protocol.types import BINARY, LONG, StructField, Struc
 from pyspark_delta.kernel.scan.binding import BoundPredicate, bind, bound_conjunction
 from pyspark_delta.kernel.scan.evaluation import evaluate
 from pyspark_delta.kernel.scan.generated_filters import implied_partition_filter
-from pyspark_delta.kernel.scan.locations import Locations
+from pyspark_delta.kernel.scan.locations import IS_ABSOLUTE, Locations
 from pyspark_delta.kernel.scan.log_answers import Answers, Asked, answers_from_log
 from pyspark_delta.kernel.scan.plan import ScanPlan, mapping_mode, plan_scan
 from pyspark_delta.kernel.scan.predicates import Path, Predicate, rename_columns
@@ -69,6 +69,10 @@ class SnapshotSource(ScanSource):
 
     keeps_files_apart = False
     """Whether no two files share what comes with them."""
+
+    checks_every_link = False
+    """Whether each file is checked for being a symbolic link out of the table, and not only its
+    directory; set where rows are written to a table."""
 
     def __init__(
         self,
@@ -130,6 +134,7 @@ class SnapshotSource(ScanSource):
         if not exact.is_true:
             passed = pc.fill_null(evaluate(exact, partitions), False)
             files, partitions = files.filter(passed), partitions.filter(passed)
+        self._check_links(files)
         self._note(whole, files.num_rows)
         return self._grouped(files, partitions), left
 
@@ -178,6 +183,12 @@ class SnapshotSource(ScanSource):
             if not allowed:
                 raise
             return planned(allowed)
+
+    def _check_links(self, files: pa.Table) -> None:
+        """Hadoop follows every link, so that what a store would refuse is refused before."""
+        allowed = self._allowed() if pc.any(files.column(IS_ABSOLUTE)).as_py() else ()
+        locations = Locations(self.snapshot.store, allowed)
+        locations.check_links(files, every_file=self.checks_every_link)
 
     def _predicate(self, one: Filter) -> BoundPredicate:
         predicate = predicate_of(one, time_zone=self._time_zone)

@@ -29,12 +29,15 @@ class TableReads:
     def of(cls, log: DeltaLog, data: DataFrame) -> TableReads:
         """The scans in `data` of the table that `log` is of, but of files that a command chose."""
         root = log.store.root_uri
+        sources = [each for each in sources_in(data) if isinstance(each, SnapshotSource)]
+        for source in sources:
+            # What is read here is copied into a table, whichever table it is read from.
+            source.checks_every_link = True
         return cls(
             tuple(
                 (source, len(source.reads))
-                for source in sources_in(data)
-                if isinstance(source, SnapshotSource)
-                and not isinstance(source, ChosenSource)
+                for source in sources
+                if not isinstance(source, ChosenSource)
                 and source.snapshot.store.root_uri == root
                 and not source.is_time_travel
             )

@@ -1,7 +1,9 @@
 """Where the files that a log names are, and whether they may be opened.
 
 A file inside of the table's root may.  One outside of it (a shallow clone has such) may only when
-it lies below the root of a store that the caller allows.  Nothing is opened here.
+it lies below the root of a store that the caller allows.  Nothing is opened here; whether a
+symbolic link leads out of the table is a question of its own, `check_links`, for readers that do
+not open files through a store.
 PROTOCOL.md, "Add File and Remove File".
 
 >>> from pyspark_delta.kernel.storage.memory import MemoryStore
@@ -13,18 +15,21 @@ PROTOCOL.md, "Add File and Remove File".
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_delta.errors.table import UnsafePathError
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
-from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.kernel.storage.base import LINK_OUT, LogStore
 from pyspark_delta.kernel.storage.uris import redacted_uri, resolve_action_path
 
 LOCATION = "location"
 IS_ABSOLUTE = "isAbsolute"
+
+FEW_FILES = 1000
+"""So many files are looked at one by one, whoever reads them: that takes a few milliseconds."""
 
 # Anything that a path may need a closer look for: escapes, schemes, absolute paths, segments that
 # are empty or climb, and what could be one of these to another system.
@@ -75,6 +80,46 @@ class Locations:
         if served is None:
             raise self._refused(location, _WHY_NOT_OUTSIDE)
         return served
+
+    def check_links(self, files: pa.Table, *, every_file: bool) -> None:
+        """UnsafePathError when a symbolic link leads to one of `files` from outside of its store.
+
+        `files` has the columns of `resolve`.  Directories are always checked; the files in them
+        too where they are few, and where the caller needs `every_file`, which takes a listing of
+        each directory.
+        """
+        if not any(store.has_links for store in (self.table, *self._allowed)):
+            return
+        locations, absolute = _combined(files[LOCATION]), _combined(files[IS_ABSOLUTE])
+        for is_absolute in (False, True):
+            names = locations.filter(pc.equal(absolute, is_absolute))
+            for location in self._decisive(names, is_absolute, every_file):
+                store, path = self._store_of(location, is_absolute)
+                if path and not store.contains(path):
+                    raise self._refused(location, LINK_OUT)
+
+    def _decisive(self, names: pa.Array, is_absolute: bool, every_file: bool) -> Iterator[str]:
+        """The locations whose links decide for all of `names`."""
+        if len(names) <= FEW_FILES:
+            yield from names.to_pylist()
+            return
+        parts = pc.split_pattern(names, "/", max_splits=1, reverse=True)
+        in_directory = pc.equal(pc.list_value_length(parts), 2)
+        directories = pc.list_element(parts.filter(in_directory), 0).unique().to_pylist()
+        yield from directories
+        places = [self._store_of(each, is_absolute) for each in directories] if every_file else []
+        if every_file and not is_absolute:
+            places.append((self.table, ""))
+        if any(store.has_link_in(path) for store, path in places):
+            yield from names.to_pylist()
+
+    def _store_of(self, location: str, is_absolute: bool) -> tuple[LogStore, str]:
+        """As `located`, for a directory too, and for the root of a store."""
+        if not is_absolute:
+            return self.table, location
+        # Behind a directory there is a name always, if only this one.
+        store, path = self.located(f"{location}/-", True)
+        return store, path[:-2]
 
     def _all_resolved(self, paths: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Paths that need a look, resolved; one look serves all files of a directory."""

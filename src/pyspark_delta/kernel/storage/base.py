@@ -19,6 +19,9 @@ from pyspark_delta.kernel.storage.range_file import RangeFile
 from pyspark_delta.kernel.storage.relative import check_relative
 from pyspark_delta.kernel.storage.uris import child_uri
 
+LINK_OUT = "a symbolic link on it leads out of the table"
+"""Why a path is not opened whose links are not those of the table."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
@@ -60,6 +63,9 @@ class LogStore(ABC):
 
     probes_cheaply: ClassVar[bool] = True
     """Is asking for one file that may be absent cheaper than a listing?"""
+
+    has_links: ClassVar[bool] = False
+    """May a name be a symbolic link?"""
 
     @property
     @abstractmethod
@@ -105,6 +111,14 @@ class LogStore(ABC):
     @abstractmethod
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
         """Every file under the directory `prefix`, in any order, following no symbolic link."""
+
+    def contains(self, path: str) -> bool:
+        """Does `path` stay inside the root once its symbolic links are followed?"""
+        return True
+
+    def has_link_in(self, directory: str) -> bool:
+        """Is any name directly in `directory` ("" for the root) a symbolic link?"""
+        return False
 
     def list_tree(
         self, is_hidden: Callable[[str], bool], splits: Sequence[str] = ()

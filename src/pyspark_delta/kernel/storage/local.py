@@ -30,7 +30,7 @@ from pyspark_delta.errors.storage import (
     StorageRefusedError,
 )
 from pyspark_delta.errors.table import UnsafePathError
-from pyspark_delta.kernel.storage.base import FileInfo, ListedDirectory, LogStore
+from pyspark_delta.kernel.storage.base import LINK_OUT, FileInfo, ListedDirectory, LogStore
 from pyspark_delta.kernel.storage.publish import publish
 from pyspark_delta.kernel.storage.relative import check_directory, check_relative, split_start
 from pyspark_delta.kernel.storage.uris import absolute_uri
@@ -73,9 +73,11 @@ class LocalStore(LogStore):
     `fsync` makes a finished write survive a power cut, at the price of a disk flush for the file
     and one for its directory; without it a write survives the death of the process only.
 
-    A path that crosses a symbolic link out of the root is refused, but for the files directly in
-    `_delta_log/`.
+    A path that crosses a symbolic link out of the root is refused, `_delta_log` among them; only
+    the files directly in `_delta_log/` may be links.
     """
+
+    has_links = True
 
     def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True) -> None:
         self._root = os.path.abspath(root)
@@ -265,11 +267,20 @@ class LocalStore(LogStore):
             return pa.OSFile(self._prefix + path, "r")
 
     def contains(self, path: str) -> bool:
-        """Does `path` stay inside the root once its symbolic links are followed?"""
+        """See LogStore."""
         if not self.crosses_link(path):
             return True
         real_root = os.path.realpath(self._root)
         return os.path.realpath(self._prefix + path).startswith(real_root.rstrip("/") + "/")
+
+    def has_link_in(self, directory: str) -> bool:
+        """See LogStore.  A listing tells links from files without a look at each."""
+        with self._translated("list", directory or "."):
+            try:
+                with os.scandir(self._prefix + directory) as entries:
+                    return any(entry.is_symlink() for entry in entries)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
 
     def crosses_link(self, path: str) -> bool:
         """Is a part of `path` below the root, or its end, a symbolic link?"""
@@ -293,15 +304,14 @@ class LocalStore(LogStore):
         """As `_readable`, but the last name is replaced or removed, not followed."""
         check_relative(path, self._root_uri)
         parent = path.rpartition("/")[0]
-        if parent and not _is_log_file(path):
+        if parent:
             self._check_contained(parent, path)
         return self._prefix + path
 
     def _check_contained(self, followed: str, path: str) -> None:
         if not self.contains(followed):
-            reason = "a symbolic link on it leads out of the table"
             raise UnsafePathError(
-                "DELTA_UNSAFE_PATH", path=path, table=self._root_uri, reason=reason
+                "DELTA_UNSAFE_PATH", path=path, table=self._root_uri, reason=LINK_OUT
             )
 
     @contextmanager
@@ -399,8 +409,9 @@ def _unlink_checksum(final: str) -> None:
 
 def _is_log_file(path: str) -> bool:
     # The log's own files are named by the reader, not by the table, and are opened by the thousand.
-    directory, _, name = path.partition("/")
-    return directory == _LOG_DIRECTORY and "/" not in name
+    # Whether their directory is the table's own is checked where it is listed or written to.
+    directory, slash, name = path.partition("/")
+    return directory == _LOG_DIRECTORY and bool(slash) and "/" not in name
 
 
 def _open_regular(full: str) -> io.FileIO:
