@@ -181,7 +181,33 @@ def test_booleans_binaries_and_collections_have_no_bounds(
     )
     found = stats_of(spark, table_path, data)
     assert found["minValues"] == found["maxValues"] == {"last": 1}
-    assert found["nullCount"] == {"flag": 0, "bytes": 0, "full": 0, "m": 0, "last": 0}
+    without_nulls = ["flag", "bytes", "full", "holes", "m", "last"]
+    assert found["nullCount"] == dict.fromkeys(without_nulls, 0)
+
+
+@pytest.mark.parametrize("mapping", ["none", "name"])
+def test_nulls_of_arrays_maps_and_variants_are_counted(
+    spark: SparkSession, table_path: Path, mapping: str
+) -> None:
+    nested = "named_struct('a', {}, 'i', {})"
+    inner = "named_struct('m', {})"
+    data = spark.sql(
+        "SELECT * FROM VALUES "
+        "(array(1, NULL), map('k', NULL), parse_json('{}'), array(named_struct('x', 1), NULL), "
+        f"{nested.format('array(1)', inner.format('map(1, array(1, NULL))'))}), "
+        "(NULL, NULL, NULL, NULL, NULL), "
+        f"(array(), map(), parse_json('null'), array(), {nested.format('NULL', 'NULL')}), "
+        f"(NULL, map('k', 1), NULL, array(NULL), {nested.format('array()', inner.format('NULL'))})"
+        " AS t(a, m, v, o, s)"
+    )
+    properties = {} if mapping == "none" else {"delta.columnMapping.mode": mapping}
+    found = stats_of(spark, table_path, data, **properties)
+    if mapping == "none":
+        assert found["nullCount"] == {"a": 2, "m": 1, "v": 2, "o": 1, "s": {"a": 2, "i": {"m": 3}}}
+    else:  # other names, the same counts
+        *flat, below = found["nullCount"].values()
+        (array, inner) = below.values()
+        assert (flat, array, list(inner.values())) == ([2, 1, 2, 1], 2, [3])
 
 
 def test_statistics_stop_at_the_number_of_columns_asked_for(

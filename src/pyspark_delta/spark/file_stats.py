@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from pyspark_delta.kernel.ops.level_histograms import null_counts
 from pyspark_delta.kernel.protocol.stats import ColumnStats
 from pyspark_delta.kernel.protocol.stats_columns import StatsColumn
 from pyspark_delta.kernel.protocol.types import (
@@ -58,14 +59,23 @@ def footer_stats(
     wanted = [(column, places) for column, places in _places(columns, written)]
     total = sum(_leaf_count(f.data_type) for f in written)
 
+    # Most tables have no such column, and their footers are read once.
+    collections = [each for each in wanted if isinstance(each[0].data_type, ArrayType | MapType)]
+    leaves = [(places[0], len(column.physical_path)) for column, places in collections]
+
     def read(path: str) -> FooterStats:
         with store.arrow_file(path) as file:
             footer = pq.read_metadata(file)
-        # A name with a dot cannot be looked up in a footer, so columns are found by their place.
-        known = wanted if footer.num_columns == total else []
+            # A name with a dot cannot be looked up in a footer, so columns are found by place.
+            known = wanted if footer.num_columns == total else []
+            nulls = null_counts(file, leaves) if leaves and known else []
+        counted = dict(zip((column.path for column, _ in collections), nulls, strict=False))
         return FooterStats(
             num_records=footer.num_rows,
-            columns=tuple(_column_stats(footer, column, place) for column, place in known),
+            columns=tuple(
+                _column_stats(footer, column, places, counted.get(column.path))
+                for column, places in known
+            ),
         )
 
     if len(paths) < 2:
@@ -74,7 +84,9 @@ def footer_stats(
         return list(pool.map(read, paths))
 
 
-def _column_stats(footer: Any, column: StatsColumn, places: range) -> ColumnStats:
+def _column_stats(
+    footer: Any, column: StatsColumn, places: range, null_count: int | None
+) -> ColumnStats:
     groups = [
         [footer.row_group(group).column(place).statistics for place in places]
         for group in range(footer.num_row_groups)
@@ -88,7 +100,7 @@ def _column_stats(footer: Any, column: StatsColumn, places: range) -> ColumnStat
         data_type=column.data_type,
         minimum=minimum,
         maximum=maximum,
-        null_count=_null_count(groups, column.data_type),
+        null_count=_null_count(groups, column.data_type) if null_count is None else null_count,
     )
 
 
@@ -98,10 +110,13 @@ def _null_count(groups: Sequence[Sequence[Any]], data_type: DataType) -> int | N
     ]
     if any(count is None for count in counts):
         return None
+    if data_type == VARIANT:
+        # A value of it has metadata always, whatever else it is made of.
+        return sum(min(int(each.null_count) for each in group) for group in groups)
     total = sum(count for count in counts if count is not None)
-    if isinstance(data_type, ArrayType | MapType) or data_type == VARIANT:
-        # Footers count nulls of the leaves below, among them those of empty collections: only
-        # that there is none of them says something about the column.
+    if isinstance(data_type, ArrayType | MapType):
+        # This counts null elements and empty collections too: only that there is none of them
+        # says something about the column.
         return 0 if total == 0 else None
     return total
 

@@ -3,12 +3,6 @@
 Iceberg finds columns by ids, so a table that is compatible with it needs one for every element,
 key and value too.  A finished file is copied with another footer: only the schema in it changes,
 and all that it points to stays where it is.  PROTOCOL.md, "Iceberg Compatibility V2".
-
-The footer is Thrift in its compact form, of which this knows as much as it takes to step over a
-value.
-
->>> _varint(300).hex()
-'ac02'
 """
 
 from __future__ import annotations
@@ -20,6 +14,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 from pyspark_delta.errors.storage import StorageError
+from pyspark_delta.kernel.ops import thrift_compact as thrift
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import field_ids
 from pyspark_delta.kernel.protocol.iceberg_compat import enabled_version
@@ -37,8 +32,7 @@ _THREADS = 8
 _CHUNK_BYTES = 8 << 20
 _END = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
-# Thrift's types, and the fields of Parquet's structs that matter here.
-_BINARY, _LIST, _SET, _MAP, _STRUCT, _I32 = 8, 9, 10, 11, 12, 5
+# The fields of Parquet's structs that matter here.
 _SCHEMA_FIELD, _NAME_FIELD, _ID_FIELD = 2, 4, 9
 
 _Path = tuple[str, ...]
@@ -137,108 +131,21 @@ def _with_field_ids(footer: bytes, nodes: Sequence[_Node]) -> bytes:
     """A footer whose schema has the ids; ValueError when the names in it are others."""
     lists = (
         start
-        for field, kind, start, _ in _fields(footer, 0)
-        if (field, kind) == (_SCHEMA_FIELD, _LIST)
+        for field, kind, start, _ in thrift.fields(footer, 0)
+        if (field, kind) == (_SCHEMA_FIELD, thrift.LIST)
     )
-    count, element_kind, place = _list_header(footer, next(lists, len(footer)))
-    if element_kind != _STRUCT or count != len(nodes) + 1:
+    count, element_kind, place = thrift.list_header(footer, next(lists, len(footer)))
+    if element_kind != thrift.STRUCT or count != len(nodes) + 1:
         raise ValueError("another schema")
-    _, root_end = _element(footer, place)
+    _, root_end = thrift.element(footer, place)
     made, place = [footer[:root_end]], root_end
     for name, field_id in nodes:
-        fields, end = _element(footer, place)
-        if _text(fields.get(_NAME_FIELD, (0, b""))[1]) != name:
+        fields, end = thrift.element(footer, place)
+        if thrift.text(fields.get(_NAME_FIELD, (0, b""))[1]) != name:
             raise ValueError("another schema")
         if field_id is not None:
-            fields[_ID_FIELD] = (_I32, _varint(field_id << 1))
-        made.append(_struct(fields))
+            fields[_ID_FIELD] = (thrift.I32, thrift.varint(field_id << 1))
+        made.append(thrift.struct_bytes(fields))
         place = end
     made.append(footer[place:])
     return b"".join(made)
-
-
-def _element(data: bytes, place: int) -> tuple[dict[int, tuple[int, bytes]], int]:
-    """The fields of a struct by their number, each its type and its bytes; and where it ends."""
-    found, end = {}, place
-    for field, kind, start, end in _fields(data, place):
-        found[field] = (kind, data[start:end])
-    return found, end + 1
-
-
-def _fields(data: bytes, place: int) -> Iterator[tuple[int, int, int, int]]:
-    """Each field of a struct: number, type, where its value starts and where it ends."""
-    field = 0
-    while kind := data[place] & 15:
-        delta = data[place] >> 4
-        place += 1
-        if delta:
-            field += delta
-        else:
-            number, place = _read_varint(data, place)
-            field = (number >> 1) ^ -(number & 1)
-        end = _value_end(data, place, kind)
-        yield field, kind, place, end
-        place = end
-
-
-def _struct(fields: Mapping[int, tuple[int, bytes]]) -> bytes:
-    made, last = [], 0
-    for field, (kind, value) in sorted(fields.items()):
-        delta = field - last
-        made.append(
-            bytes([delta << 4 | kind]) if delta < 16 else bytes([kind]) + _varint(field << 1)
-        )
-        made.append(value)
-        last = field
-    return b"".join(made) + b"\0"
-
-
-def _value_end(data: bytes, place: int, kind: int, *, is_element: bool = False) -> int:
-    """Where a value ends."""
-    if kind in (1, 2):
-        return place + is_element  # a flag is in its field's type, or a byte of its own
-    if kind in (_LIST, _SET):
-        count, element_kind, place = _list_header(data, place)
-        for _ in range(count):
-            place = _value_end(data, place, element_kind, is_element=True)
-        return place
-    if kind == _STRUCT:
-        return max((end for *_, end in _fields(data, place)), default=place) + 1
-    if kind == _BINARY:
-        length, place = _read_varint(data, place)
-        return place + length
-    if kind in (4, 5, 6):
-        return _read_varint(data, place)[1]
-    if kind in (3, 7):
-        return place + (1 if kind == 3 else 8)
-    raise ValueError(f"Thrift's type {kind}")
-
-
-def _list_header(data: bytes, place: int) -> tuple[int, int, int]:
-    count, kind = data[place] >> 4, data[place] & 15
-    if count == 15:
-        count, place = _read_varint(data, place + 1)
-        return count, kind, place
-    return count, kind, place + 1
-
-
-def _read_varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while data[place] & 128:
-        value |= (data[place] & 127) << shift
-        shift, place = shift + 7, place + 1
-    return value | data[place] << shift, place + 1
-
-
-def _varint(value: int) -> bytes:
-    made = bytearray()
-    while value > 127:
-        made.append(value & 127 | 128)
-        value >>= 7
-    made.append(value)
-    return bytes(made)
-
-
-def _text(raw: bytes) -> str:
-    length, place = _read_varint(raw, 0) if raw else (0, 0)
-    return raw[place : place + length].decode("utf-8", "replace")

@@ -11,9 +11,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import pyarrow as pa
+
 from pyspark_delta.errors.table import DataFileError
 from pyspark_delta.kernel.log.frames import add_files
 from pyspark_delta.kernel.ops.footer_stats import LayoutStats
+from pyspark_delta.kernel.ops.level_histograms import null_counts
 from pyspark_delta.kernel.ops.parquet_footers import FooterBlock, StatsRequest, read_footers
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import is_supported
@@ -60,17 +63,26 @@ def with_new_stats(
             yield from _with_stats(block, found, metadata, protocol)
 
 
-def _footers(files: Sequence[AddFile], locations: Locations) -> FooterBlock:
+def _footers(files: Sequence[AddFile], locations: Locations) -> tuple[FooterBlock, list[bytes]]:
+    """The footers of files, and the ends of these files, in which they are."""
+    tails: dict[str, bytes] = {}
+
     def read_tail(path: str, start: int, length: int) -> bytes:
         store, name = locations.open(path)
-        return store.read_range(name, start, length)
+        tails[path] = store.read_range(name, start, length)
+        return tails[path]
 
-    return read_footers([(file.path, file.size) for file in files], read_tail, StatsRequest())
+    block = read_footers([(file.path, file.size) for file in files], read_tail, StatsRequest())
+    return block, [tails.get(file.path, b"") for file in files]
 
 
 def _with_stats(
-    files: Sequence[AddFile], block: FooterBlock, metadata: Metadata, protocol: Protocol
+    files: Sequence[AddFile],
+    footers: tuple[FooterBlock, list[bytes]],
+    metadata: Metadata,
+    protocol: Protocol,
 ) -> Iterator[AddFile]:
+    block, tails = footers
     configuration = metadata.configuration
     columns = stats_columns(
         metadata.schema,
@@ -82,7 +94,7 @@ def _with_stats(
     prefix = property_value(configuration, STRING_PREFIX_LENGTH)
     has_vectors = is_supported(protocol, "deletionVectors")
     known: dict[tuple[int, bool | None], LayoutStats] = {}
-    for file, footer in zip(files, block.files, strict=True):
+    for file, footer, tail in zip(files, block.files, tails, strict=True):
         if footer.problem is not None:
             raise DataFileError("DELTA_FAILED_READ_FILE_FOOTER", currentFile=file.path)
         tight = (file.deletion_vector is None) if has_vectors else None
@@ -94,4 +106,6 @@ def _with_stats(
                 tight_bounds=tight,
                 prefix_length=DEFAULT_PREFIX_LENGTH if prefix is None else prefix,
             )
-        yield replace(file, stats=known[key].text(footer))
+        leaves = known[key].collections
+        nulls = null_counts(pa.BufferReader(tail), leaves) if leaves else []
+        yield replace(file, stats=known[key].text(footer, nulls))

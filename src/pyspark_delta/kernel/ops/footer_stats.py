@@ -85,16 +85,30 @@ class LayoutStats:
         marks = {None: "", True: ',"tightBounds":true', False: ',"tightBounds":false'}
         self._end = marks[tight_bounds] + "}"
 
-    def text(self, footer: FileFooter) -> str:
-        """What `add.stats` says of a file: what `format_stats` would, at a fraction of the time."""
+    @property
+    def collections(self) -> list[tuple[int, int]]:
+        """The columns that are arrays or maps, as `level_histograms.null_counts` takes them."""
+        return [
+            (source.places[0], len(source.column.physical_path))
+            for source in self._sources
+            if source.is_collection
+        ]
+
+    def text(self, footer: FileFooter, collection_nulls: Sequence[int | None] = ()) -> str:
+        """What `add.stats` says of a file: what `format_stats` would, at a fraction of the time.
+
+        `collection_nulls` are the nulls of `collections`, where somebody has counted them.
+        """
+        counted = iter(collection_nulls)
         lows: list[str | None] = []
         highs: list[str | None] = []
         nulls: list[str | None] = []
         for source in self._sources:
             low, high, count = _column_texts(source, footer)
+            known = next(counted, None) if source.is_collection else None
             lows.append(low)
             highs.append(high)
-            nulls.append(count)
+            nulls.append(count if known is None else str(known))
         text = f'{{"numRecords":{footer.num_records}'
         if self._bounds:
             low, high = _joined(self._bounds, lows), _joined(self._bounds, highs)

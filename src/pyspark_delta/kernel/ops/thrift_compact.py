@@ -1,0 +1,135 @@
+r"""Thrift's compact protocol, as far as it takes to step over values: Parquet's footers are in it.
+
+A struct is read field by field, each with its number, its type, and where its value lies; what a
+value holds is for the caller to read.  Bytes that are none of it raise IndexError or ValueError.
+
+>>> varint(300).hex(), read_varint(varint(300), 0)
+('ac02', (300, 2))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+BINARY, LIST, STRUCT, I32 = 8, 9, 12, 5
+"""Types of values that callers look at."""
+
+_SET = 10
+
+
+def element(data: bytes, place: int) -> tuple[dict[int, tuple[int, bytes]], int]:
+    """The fields of a struct by their number, each its type and its bytes; and where it ends."""
+    found, end = {}, place
+    for number, kind, start, end in fields(data, place):
+        found[number] = (kind, data[start:end])
+    return found, end + 1
+
+
+def fields(data: bytes, place: int) -> Iterator[tuple[int, int, int, int]]:
+    """Each field of a struct: number, type, where its value starts and where it ends."""
+    number = 0
+    while kind := data[place] & 15:
+        delta = data[place] >> 4
+        place += 1
+        if delta:
+            number += delta
+        else:
+            number = integer(data, place)
+            place = read_varint(data, place)[1]
+        end = _value_end(data, place, kind)
+        yield number, kind, place, end
+        place = end
+
+
+def field(data: bytes, place: int, *numbers: int) -> int | None:
+    """Where a field's value starts; several numbers lead down through structs.  None: not there."""
+    for wanted in numbers:
+        starts = (start for number, _, start, _ in fields(data, place) if number == wanted)
+        found = next(starts, None)
+        if found is None:
+            return None
+        place = found
+    return place
+
+
+def struct_bytes(found: Mapping[int, tuple[int, bytes]]) -> bytes:
+    """The struct of these fields: the reverse of `element`."""
+    made, last = [], 0
+    for number, (kind, value) in sorted(found.items()):
+        delta = number - last
+        made.append(
+            bytes([delta << 4 | kind]) if delta < 16 else bytes([kind]) + varint(number << 1)
+        )
+        made.append(value)
+        last = number
+    return b"".join(made) + b"\0"
+
+
+def _value_end(data: bytes, place: int, kind: int, *, is_element: bool = False) -> int:
+    """Where a value ends."""
+    if kind in (1, 2):
+        return place + is_element  # a flag is in its field's type, or a byte of its own
+    if kind in (LIST, _SET):
+        count, element_kind, place = list_header(data, place)
+        for _ in range(count):
+            place = _value_end(data, place, element_kind, is_element=True)
+        return place
+    if kind == STRUCT:
+        return max((end for *_, end in fields(data, place)), default=place) + 1
+    if kind == BINARY:
+        length, place = read_varint(data, place)
+        return place + length
+    if kind in (4, 5, 6):
+        return read_varint(data, place)[1]
+    if kind in (3, 7):
+        return place + (1 if kind == 3 else 8)
+    raise ValueError(f"Thrift's type {kind}")
+
+
+def elements(data: bytes, place: int) -> Iterator[tuple[int, int]]:
+    """Where each element of a list starts and ends."""
+    count, kind, place = list_header(data, place)
+    for _ in range(count):
+        end = _value_end(data, place, kind, is_element=True)
+        yield place, end
+        place = end
+
+
+def list_header(data: bytes, place: int) -> tuple[int, int, int]:
+    """The number of elements, their type, and where the first one starts."""
+    count, kind = data[place] >> 4, data[place] & 15
+    if count == 15:
+        count, place = read_varint(data, place + 1)
+        return count, kind, place
+    return count, kind, place + 1
+
+
+def integer(data: bytes, place: int) -> int:
+    """A signed number."""
+    number, _ = read_varint(data, place)
+    return (number >> 1) ^ -(number & 1)
+
+
+def read_varint(data: bytes, place: int) -> tuple[int, int]:
+    """A number without a sign, and where it ends."""
+    value = shift = 0
+    while data[place] & 128:
+        value |= (data[place] & 127) << shift
+        shift, place = shift + 7, place + 1
+    return value | data[place] << shift, place + 1
+
+
+def varint(value: int) -> bytes:
+    """A number without a sign, as `read_varint` reads it."""
+    made = bytearray()
+    while value > 127:
+        made.append(value & 127 | 128)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def text(raw: bytes) -> str:
+    """The text of a binary value."""
+    length, place = read_varint(raw, 0) if raw else (0, 0)
+    return raw[place : place + length].decode("utf-8", "replace")
