@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from pyspark_delta import enable
+from pyspark_delta.errors import SchemaError
 from pyspark_delta.spark.catalog import table_log
 from tests.support.catalog_tables import own_database, rows
 from tests.support.refusals import condition
@@ -75,6 +78,53 @@ def test_partitions_are_overwritten(spark: SparkSession, db: str, parts: str) ->
     assert rows(spark.table("t")) == [(20, 1, "o", "m"), (22, 1, "d", "new"), (23, 2, "d", "m")]
     spark.sql("INSERT OVERWRITE TABLE t SELECT 24, 2, 'all', 'm'")
     assert rows(spark.table("t")) == [(24, 2, "all", "m")]
+
+
+def test_a_partition_column_that_is_left_out_is_null(
+    spark: SparkSession, db: str, parts: str
+) -> None:
+    spark.sql("INSERT INTO t (q, a) VALUES ('list', 10)")
+    spark.sql("INSERT INTO t BY NAME SELECT 11 AS a, 'name' AS q")
+    spark.sql("INSERT INTO t (p) VALUES (12)")
+    spark.sql("SELECT 13 AS a, 'v2' AS q").writeTo("t").append()
+    spark.sql("SELECT 14 AS a").write.mode("append").saveAsTable("t")
+    assert rows(spark.table("t").where("coalesce(a, p) >= 10")) == [
+        (10, None, None, "list"),
+        (11, None, None, "name"),
+        (13, None, None, "v2"),
+        (14, None, None, None),
+        (None, 12, None, None),
+    ]
+    spark.sql("INSERT INTO t BY NAME REPLACE WHERE p IS NULL SELECT 15 AS a, 'where' AS q")
+    spark.sql("INSERT OVERWRITE t (a, q) VALUES (16, 'all')")
+    assert rows(spark.table("t")) == [(16, None, None, "all")]
+    rest = spark.sql("SELECT 17 AS a, 'rest' AS q")
+    rest.writeTo("t").overwrite(F.col("p").isNull())
+    assert rows(spark.table("t")) == [(17, None, None, "rest")]
+    writer, path = rest.write.format("delta"), table_log(spark, "t").store.root_uri
+    for refused in (
+        rest.writeTo("t").overwritePartitions,
+        lambda: writer.mode("overwrite").saveAsTable("t"),
+        lambda: writer.mode("append").save(path),
+    ):
+        with pytest.raises(SchemaError, match="DELTA_PARTITION_COLUMN_NOT_FOUND"):
+            refused()
+
+
+def test_a_partition_column_that_is_left_out_takes_the_value_of_the_table(
+    spark: SparkSession, db: str
+) -> None:
+    spark.sql(
+        "CREATE TABLE g (a INT, d STRING DEFAULT 'dd', g INT GENERATED ALWAYS AS (a + 1), "
+        "n INT NOT NULL) USING delta PARTITIONED BY (d, g, n) "
+        "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    )
+    spark.sql("INSERT INTO g (a, n) VALUES (1, 5)")
+    spark.sql("SELECT 2 AS a, 6 AS n").writeTo("g").append()
+    assert rows(spark.table("g")) == [(1, "dd", 2, 5), (2, "dd", 3, 6)]
+    assert condition(spark, "INSERT INTO g (a) VALUES (1)") == "DELTA_INSERT_COLUMN_MISMATCH"
+    with pytest.raises(SchemaError, match="DELTA_PARTITION_COLUMN_NOT_FOUND"):
+        spark.sql("SELECT 2 AS a").writeTo("g").append()
 
 
 def test_rows_are_replaced_where_a_condition_holds(
@@ -224,3 +274,52 @@ def test_fields_of_structs_go_by_their_places_unless_all_goes_by_name(
     assert rows(spark.sql("SELECT l[0].x, l[0].y FROM s WHERE a = 3")) == [(5, 6)]
     refused = condition(spark, "INSERT INTO s (a, s) SELECT 1, struct(7)")
     assert refused == "DELTA_INSERT_COLUMN_ARITY_MISMATCH"
+
+
+def test_rows_go_into_the_table_that_a_temporary_view_is(
+    spark: SparkSession, db: str, parts: str
+) -> None:
+    spark.table("t").createOrReplaceTempView("named")
+    path = table_log(spark, "t").store.root_uri
+    spark.read.format("delta").load(path).createOrReplaceTempView("placed")
+    spark.table("t").alias("other").createOrReplaceGlobalTempView("everywhere")
+    spark.sql("INSERT INTO named VALUES (10, 1, 'v', 'm')")
+    spark.sql("INSERT INTO placed (a, q) VALUES (11, 'list')")
+    spark.sql("INSERT INTO global_temp.everywhere BY NAME SELECT 12 AS a")
+    spark.sql("SELECT 13, 1, 'w', 'm'").write.insertInto("placed")
+    assert rows(spark.sql("SELECT * FROM t WHERE a >= 10")) == [
+        (10, 1, "v", "m"),
+        (11, None, None, "list"),
+        (12, None, None, None),
+        (13, 1, "w", "m"),
+    ]
+    spark.sql("INSERT OVERWRITE named VALUES (20, 2, 'all', 'm')")
+    assert rows(spark.table("t")) == [(20, 2, "all", "m")]
+    history = table_log(spark, "t").history()
+    assert [info.operation for info in history[:5]] == ["WRITE"] * 5
+
+
+def test_views_that_are_queries_take_no_rows(spark: SparkSession, db: str, parts: str) -> None:
+    spark.sql("CREATE TEMPORARY VIEW asked AS SELECT * FROM t")
+    spark.table("t").where("p = 1").createOrReplaceTempView("part")
+    spark.table("t").select("a", "p").createOrReplaceTempView("narrow")
+    spark.table("t").createOrReplaceTempView("whole")
+    spark.table("whole").createOrReplaceTempView("twice")
+    path = table_log(spark, "t").store.root_uri
+    old = spark.read.format("delta").option("versionAsOf", "0").load(path)
+    old.createOrReplaceTempView("old")
+    refused = {
+        "INTO asked VALUES (1, 1, 'x', 'm')": "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE",
+        "INTO twice VALUES (1, 1, 'x', 'm')": "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE",
+        "INTO part VALUES (1, 1, 'x', 'm')": "UNSUPPORTED_INSERT.RDD_BASED",
+        "OVERWRITE narrow VALUES (1, 1)": "UNSUPPORTED_INSERT.RDD_BASED",
+        "INTO old VALUES (1, 1, 'x', 'm')": "DELTA_FAILED_SCAN_WITH_HISTORICAL_VERSION",
+        "INTO whole REPLACE WHERE p = 1 VALUES (1, 1, 'x', 'm')": "VIEW_WRITE_NOT_ALLOWED",
+    }
+    before = table_log(spark, "t").update().version
+    for text, wanted in refused.items():
+        assert condition(spark, f"INSERT {text}") == wanted
+    with pytest.raises(PySparkException):
+        spark.table("t").write.insertInto("part")
+    assert table_log(spark, "t").update().version == before
+    assert len(rows(spark.table("t"))) == 3

@@ -16,7 +16,9 @@ from pyspark_delta import DeltaLog, enable
 from pyspark_delta.errors import DeltaError, PropertyError, SchemaError, StreamError
 from pyspark_delta.kernel.ops.change_range import OUT_OF_RANGE
 from pyspark_delta.kernel.ops.stream_checkpoints import MARK
+from pyspark_delta.spark.catalog import table_log
 from pyspark_delta.spark.jvm.stream_source import StreamSourceProxy
+from tests.support.catalog_tables import own_database
 from tests.support.streams import Batches, drain, eventually, offsets, start, stream_of
 from tests.support.tables import append, create_table, delete_positions, overwrite
 
@@ -375,6 +377,28 @@ def test_what_is_no_table_cannot_be_streamed(
     assert conflict.value.condition == "DELTA_READ_SOURCE_SCHEMA_CONFLICT"
     given = spark.readStream.format("delta").schema("id BIGINT, p STRING").load(str(table_path))
     assert given.isStreaming
+
+
+def test_a_stream_takes_the_schema_of_its_own_table(spark: SparkSession) -> None:
+    enable(spark)
+    with own_database(spark):
+        spark.sql(
+            "CREATE TABLE t (id BIGINT NOT NULL COMMENT 'c', c VARCHAR(3), p STRING DEFAULT 'x', "
+            "g BIGINT GENERATED ALWAYS AS (id + 1), s STRUCT<a: INT, l: ARRAY<STRING>>) "
+            "USING delta PARTITIONED BY (p) TBLPROPERTIES ('delta.columnMapping.mode' = 'name', "
+            "'delta.feature.allowColumnDefaults' = 'supported', "
+            "'delta.enableChangeDataFeed' = 'true')"
+        )
+        own, path = spark.table("t").schema, str(table_log(spark, "t").store.root_uri)
+        reader = spark.readStream.format("delta")
+        for schema in (own, spark.read.format("delta").load(path).schema, reader.load(path).schema):
+            streamed = spark.readStream.format("delta").schema(schema)
+            assert streamed.load(path).columns == own.names
+            changes = streamed.option("readChangeFeed", "true").load(path)
+            assert changes.columns[: len(own)] == own.names
+            assert streamed.table("t").isStreaming
+        # A name has a schema: what is given beside it is not looked at.
+        assert spark.readStream.schema("a INT").table("t").columns == own.names
 
 
 def test_a_checkpoint_of_another_table_is_refused(

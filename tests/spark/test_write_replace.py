@@ -334,15 +334,43 @@ def test_partition_values_are_compared_as_values(table: SparkTable) -> None:
 
 
 @pytest.mark.parametrize(
+    "options", [{}, {"useNullIntolerantEqualityWithDPO": "true"}], ids=["", "leaves nulls"]
+)
+def test_an_overwrite_of_partitions_that_removes_nothing_is_no_blind_append(
+    partitioned: SparkTable, options: dict[str, str]
+) -> None:
+    before = partitioned.rows
+    new = (6, None if options else "new", "n")
+    data = partitioned.data(SCHEMA, new)
+    partitioned.write(data, "overwrite", partitionOverwriteMode="dynamic", **options)
+    assert sorted(partitioned.rows, key=repr) == sorted([*before, new], key=repr)
+    assert partitioned.info.is_blind_append is False
+
+
+def test_an_overwrite_of_schema_and_partitions_replaces_all_rows(partitioned: SparkTable) -> None:
+    """As in delta-spark: the new definition has no partition columns, so no row can stay."""
+    both = {"overwriteSchema": "true", "partitionOverwriteMode": "dynamic"}
+    data = partitioned.data(SCHEMA, (1, "a", "n")).withColumn("w", F.lit(9))
+    for columns in (("p",), ("v",)):
+        with partitioned.refused("DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"):
+            partitioned.write(data, "overwrite", *columns, **both)
+    partitioned.write(data, "overwrite", **both)
+    assert partitioned.rows == [(1, "a", "n", 9)]
+    assert partitioned.log.snapshot.metadata.partition_columns == ()
+    assert partitioned.parameters == {
+        "mode": "Overwrite",
+        "partitionBy": "[]",
+        "isDynamicPartitionOverwrite": True,
+        "canOverwriteSchema": True,
+    }
+
+
+@pytest.mark.parametrize(
     ("options", "condition"),
     [
         (
             {"replaceWhere": "p = 'a'", "partitionOverwriteMode": "dynamic"},
             "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE",
-        ),
-        (
-            {"overwriteSchema": "true", "partitionOverwriteMode": "dynamic"},
-            "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE",
         ),
         (
             {"replaceOn": "t.id = s.id", "replaceUsing": "id"},

@@ -106,21 +106,25 @@ def scope_of(txn: OptimisticTransaction, request: WriteRequest, asked: WriteOpti
 def _is_dynamic(
     txn: OptimisticTransaction, request: WriteRequest, asked: WriteOptions, *, replaces_where: bool
 ) -> bool:
-    is_overwrite = request.mode == "overwrite"
-    if txn.snapshot is None or not txn.metadata.partition_columns or not is_overwrite:
+    if request.mode != "overwrite" or request.replaces_definition:
         return False
-    if request.replaces_definition:
-        return False
+    is_partitioned = txn.snapshot is not None and bool(txn.metadata.partition_columns)
     if replaces_where:
         # Both say what to replace.  An option beats a setting, but not another option.
-        if asked.dynamic_option:
+        if asked.dynamic_option and is_partitioned:
             raise OperationNotAllowedError("DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE")
         return False
     if asked.matches is not None or not asked.is_dynamic:
         return False
     if asked.overwrites_schema:
-        raise OperationNotAllowedError("DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE")
-    return True
+        if request.partition_by:
+            raise OperationNotAllowedError(
+                "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"
+            )
+        # The new definition has no partition columns: there is nothing to be dynamic about, and
+        # the data takes the place of all rows, as in delta-spark.
+        return False
+    return is_partitioned
 
 
 def _check_matching(asked: WriteOptions, *, is_overwrite: bool, replaces_where: bool) -> None:

@@ -157,7 +157,11 @@ def partitions_of(
     snapshot = txn.snapshot
     if leaves_nulls:
         adds = [add for add in adds if all(v is not None for v in add.partition_values.values())]
-    if snapshot is None or not adds:
+    if snapshot is None:
+        return Replaced()
+    if not adds:
+        # It replaces nothing, but it is no append either.
+        txn.record_read(FALSE, snapshot.files.slice(0, 0))
         return Replaced()
     zone = zone_named(session_zone(jvm.spark))
     files = snapshot.files

@@ -111,10 +111,10 @@ def define_table(
     else:
         # Who names other partition columns is told so, and not that the table's own are missing.
         if not request.partition_by:
-            _check_partitions(txn, data)
+            _check_partitions(txn, data, request)
         _merge_schema(txn, data, request, asked, is_overwrite=is_overwrite)
         if request.partition_by:
-            _check_partitions(txn, data)
+            _check_partitions(txn, data, request)
     return _clustering(txn, request, asked, replaces_all=replaces_all)
 
 
@@ -280,19 +280,24 @@ def clustering_names(names: Sequence[str], schema: StructType) -> list[tuple[str
     return [(name,) if name in schema else tuple(name.split(".")) for name in names]
 
 
-def _check_partitions(txn: OptimisticTransaction, data: StructType) -> None:
-    """Every row needs a value to be put by: null is one, a column that is not there is none."""
+def _check_partitions(txn: OptimisticTransaction, data: StructType, request: WriteRequest) -> None:
+    """Every row needs a value to be put by.
+
+    Null is one.  For a write by the table's name a column that is not there is null, and so may
+    all others be; `save` and `overwritePartitions` refuse it, as delta-spark does.
+    """
     table = txn.metadata
     computed = filled_columns(table, txn.protocol) if table.partition_columns else ()
-    for name in table.partition_columns:
-        found = data.get(name)
-        if found is None and name in computed:
+    may_be_null = request.casts and not request.dynamic_partitions
+    for f in table.partition_schema:
+        found = data.get(f.name)
+        if found is None and (f.name in computed or (may_be_null and f.nullable)):
             continue
         if found is None or found.data_type == VOID:
             raise SchemaError(
                 "DELTA_PARTITION_COLUMN_NOT_FOUND",
-                columnName=name,
+                columnName=f.name,
                 schemaMap=", ".join(data.names),
             )
-    if table.partition_columns:
+    if table.partition_columns and not may_be_null:
         check_data_columns(data, table.partition_columns)

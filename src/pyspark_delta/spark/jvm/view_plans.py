@@ -29,6 +29,20 @@ def shows_one_table(view: DataFrame) -> bool:
     return leaf.children().isEmpty() and all(node.nodeName() in _BY_ROW for node in above)
 
 
+def is_frame_view(view: DataFrame) -> bool:
+    """Whether a view is a DataFrame under a name, and not the text of a query or another view."""
+    plan = _below_names(view._jdf.queryExecution().analyzed())
+    if plan.nodeName() != "View" or not plan.isTempViewStoringAnalyzedPlan():
+        return False
+    return bool(_below_names(plan.child()).nodeName() != "View")
+
+
+def _below_names(plan: Any) -> Any:
+    while plan.nodeName() == "SubqueryAlias":
+        plan = plan.child()
+    return plan
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTable:
     """A view that shows each row of a table; `columns` says which of its columns, by their names.

@@ -35,8 +35,8 @@ def _table(original: Method) -> Method:
         found = look_up_relation(self._spark, tableName)
         if found is None or not found.is_delta or found.location is None:
             return original(self, tableName)
-        words = said(self)
-        frame = _load(self._spark, found.location, DeltaOptions(words.options), words.schema)
+        # A table has a schema: one that the user gives is not looked at, as in delta-spark.
+        frame = stream_table(self._spark, found.location, DeltaOptions(said(self).options))
         return frame.alias(found.table) if found.path is None else frame
 
     return table

@@ -7,10 +7,12 @@ from typing import Any
 from pyspark.sql import DataFrameWriter
 
 from pyspark_delta.errors.table import OperationNotAllowedError
-from pyspark_delta.spark.catalog import TableName, look_up, look_up_relation
+from pyspark_delta.spark.catalog import TableName, look_up
 from pyspark_delta.spark.commands.write import run_write
 from pyspark_delta.spark.commands.write_request import WriteRequest
 from pyspark_delta.spark.enabled_sessions import is_enabled
+from pyspark_delta.spark.jvm.catalog import parse_name
+from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.patches.readers import path_given
 from pyspark_delta.spark.patches.said import (
@@ -25,6 +27,7 @@ from pyspark_delta.spark.patches.said import (
     said,
     save_mode,
 )
+from pyspark_delta.spark.sql.targets import inserted_table
 from pyspark_delta.spark.table_access import open_log
 from pyspark_delta.spark.table_writes import TableRows, insert_rows, save_as_table
 
@@ -121,8 +124,8 @@ def _insert_into(original: Method) -> Method:
         if not is_enabled(self._spark) or words.partition_by:
             original(self, tableName, overwrite)
             return
-        table = look_up_relation(self._spark, tableName)
-        if table is None or not table.is_delta:
+        table = inserted_table(self._spark, parse_name(JvmSession(self._spark), tableName))
+        if table is None:
             original(self, tableName, overwrite)
             return
         rows = TableRows(data=self._df, options=DeltaOptions(words.options))

@@ -20,6 +20,8 @@ from pyspark_delta.kernel.protocol.types import StructField
 from pyspark_delta.spark.catalog import TableName, log_of
 from pyspark_delta.spark.column_alignment import column
 from pyspark_delta.spark.exact_names import is_exact, is_spelled
+from pyspark_delta.spark.jvm.analysis_errors import analysis_error
+from pyspark_delta.spark.jvm.catalog import is_temporary_view
 from pyspark_delta.spark.jvm.catalyst import constant
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parameters import are_arguments
@@ -88,7 +90,7 @@ def _prepared(request: Request) -> list[_InsertedRows | _SparksInsert] | None:
     parsed = parsed_statement(request, parse_inserts)
     if parsed is None:
         return None
-    tables = [inserted_table(spark, each.target.name) for each in parsed]
+    tables = [_table_of(spark, each) for each in parsed]
     if all(table is None for table in tables):
         return None
     may_have_default = "default" in request.sql.lower()
@@ -98,6 +100,14 @@ def _prepared(request: Request) -> list[_InsertedRows | _SparksInsert] | None:
         else _Insert(spark, table, each, may_have_default).prepared()
         for table, each in zip(tables, parsed, strict=True)
     ]
+
+
+def _table_of(spark: SparkSession, parsed: ParsedInsert) -> TableName | None:
+    jvm, name = JvmSession(spark), parsed.target.name
+    table = inserted_table(spark, name)
+    if table is not None and parsed.replace_where is not None and is_temporary_view(jvm, name):
+        raise analysis_error(jvm, "VIEW_WRITE_NOT_ALLOWED", name=".".join(name))
+    return table
 
 
 @dataclass(frozen=True, slots=True)

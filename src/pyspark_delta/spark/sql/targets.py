@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.errors.table import OperationNotAllowedError
 from pyspark_delta.spark.catalog import (
@@ -26,6 +26,7 @@ from pyspark_delta.spark.jvm.path_catalog import PATH_DATABASE
 from pyspark_delta.spark.jvm.view_plans import (
     ShownTable,
     catalog_name,
+    is_frame_view,
     relation_frame,
     shown_table,
     shows_one_table,
@@ -68,9 +69,23 @@ def changed_table(spark: SparkSession, name: Sequence[str], verb: str) -> Change
 
 
 def inserted_table(spark: SparkSession, name: Sequence[str]) -> TableName | None:
-    """As `changed_table`, for INSERT, which no view takes."""
-    found = look_up_relation(spark, name)
-    return found if found is not None and found.is_delta else None
+    """As `changed_table`, for INSERT: of views, Spark lets it into a DataFrame that is a table.
+
+    None for all others, which Spark refuses.  delta-spark leaves this one to Spark as well, whose
+    files are then in the table's directory and not in the table.
+    """
+    jvm = JvmSession(spark)
+    if is_path_name(name) or not is_temporary_view(jvm, name):
+        found = look_up(spark, name)
+        return found if found is not None and found.is_delta else None
+    view = relation_frame(jvm, name)
+    source = next(iter(sources_in(view)), None)
+    if not isinstance(source, SnapshotSource) or not is_frame_view(view):
+        return None
+    _check_not_historical(source)
+    whole = read_snapshot(spark, source.snapshot)
+    shown = shown_table(view, whole) if shows_one_table(view) else None
+    return _named_table(spark, view, source) if shown and _is_whole(shown, whole) else None
 
 
 def _table_behind(
@@ -87,20 +102,32 @@ def _table_behind(
         raise OperationNotAllowedError("DELTA_UNSUPPORTED_SOURCE", operation=verb)
     place = hadoop_location(source.snapshot.store.root_uri)
     whole = read_snapshot(spark, source.snapshot)
-    if source.is_time_travel:
-        version = source.snapshot.version
-        raise OperationNotAllowedError(
-            "DELTA_FAILED_SCAN_WITH_HISTORICAL_VERSION", historicalVersion=version
-        )
+    _check_not_historical(source)
     shown = shown_table(view, whole)
     if shown is None:
         raise OperationNotAllowedError("DELTA_UNEXPECTED_PARTIAL_SCAN", path=place)
-    is_whole = shown.columns == {column: column for column in whole.columns}
+    table = _named_table(spark, view, source)
+    seen = None if _is_whole(shown, whole) else shown
+    return None if table is None else ChangedTable(table, tuple(name), seen)
+
+
+def _check_not_historical(source: SnapshotSource) -> None:
+    if source.is_time_travel:
+        raise OperationNotAllowedError(
+            "DELTA_FAILED_SCAN_WITH_HISTORICAL_VERSION", historicalVersion=source.snapshot.version
+        )
+
+
+def _is_whole(shown: ShownTable, table: DataFrame) -> bool:
+    return shown.columns == {column: column for column in table.columns}
+
+
+def _named_table(spark: SparkSession, view: DataFrame, source: SnapshotSource) -> TableName | None:
+    """The table by the name that the view knows it by, else by its path."""
     known = catalog_name(view)
-    table: TableName | None = TableName(path=place)
     if known is not None and known[0].lower() == SESSION_CATALOG:
-        table = look_up(spark, known)
-    return None if table is None else ChangedTable(table, tuple(name), None if is_whole else shown)
+        return look_up(spark, known)
+    return TableName(path=hadoop_location(source.snapshot.store.root_uri))
 
 
 def existing_table(spark: SparkSession, name: Sequence[str], verb: str) -> TableName:
