@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from deltalake import DeltaTable
 
-from bench.measure import Result, absolute, against
-from bench.tables import write_log
+from bench.measure import (
+    OURS,
+    Bar,
+    Result,
+    Timed,
+    absolute,
+    against,
+    in_turns,
+    median_result,
+)
+from bench.tables import write_log, write_typed_checkpoint
 from pyspark_delta import DeltaLog
 from pyspark_delta.kernel.protocol.actions import AddFile
 from pyspark_delta.kernel.protocol.operations import write
@@ -41,7 +53,7 @@ def run(root: Path, scale: float) -> Iterator[Result]:
     yield against(
         f"open and list {json_files:,} files from JSON",
         "deltalake",
-        0.5,
+        0.4,
         lambda: open_and_list(from_json),
         lambda: peer_open_and_list(from_json),
     )
@@ -58,6 +70,8 @@ def run(root: Path, scale: float) -> Iterator[Result]:
     yield skipping_row(from_checkpoint)
     yield first_filter_row(root, stats_files)
     yield memory_row(root, int(1_000_000 * scale))
+    yield from typed_rows(root, int(3_000_000 * scale), rounds=3)
+    yield import_row()
 
 
 def checksum_rows(root: Path, scale: float) -> Iterator[Result]:
@@ -201,13 +215,15 @@ def first_filter_row(root: Path, files: int) -> Result:
     )
 
 
-_RSS = """
-import sys
-from pyspark_delta import DeltaLog
+_PEAK = """
+import sys, time
 def peak():
     # Of this program alone: getrusage would count what the parent had before it started this one.
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+"""
+_RSS = f"""{_PEAK}
+from pyspark_delta import DeltaLog
 base = peak()
 files = DeltaLog.for_table(sys.argv[1]).snapshot.files_with(
     ["path", "partitionValues", "size", "modificationTime", "deletionVector"])
@@ -230,3 +246,69 @@ def memory_row(root: Path, files: int) -> Result:
         0.7,
         f"{rows:,} files, {base * 1024 / 1e9:.2f} GB of it is the interpreter with its imports",
     )
+
+
+_LISTINGS = {
+    OURS: (
+        "from pyspark_delta import DeltaLog",
+        "DeltaLog.for_table(path).snapshot.files.num_rows",
+    ),
+    "deltalake": ("from deltalake import DeltaTable", "len(DeltaTable(path).file_uris())"),
+}
+
+
+def typed_rows(root: Path, files: int, *, rounds: int) -> Iterator[Result]:
+    """Time and memory of all files of a checkpoint that has no statistics as text."""
+    table = write_typed_checkpoint(root / "typed alone", files)
+    peaks: dict[str, list[float]] = {name: [] for name in _LISTINGS}
+
+    def listed(name: str) -> Timed:
+        imported, expression = _LISTINGS[name]
+        script = (
+            f"{_PEAK}{imported}\npath, start = sys.argv[1], time.perf_counter()\n"
+            f"print({expression}, time.perf_counter() - start, peak())"
+        )
+        rows, seconds, peak = _printed(script, str(table))
+        peaks[name].append(peak * 1024 / 1e9)
+        return Timed(seconds, rows)
+
+    name = f"all files of a checkpoint with typed statistics only, {files:,} files"
+    works = {each: partial(listed, each) for each in _LISTINGS}
+    times = in_turns(name, works, rounds=rounds)
+    yield median_result(name, times, [Bar(at_most=1.0, peer="deltalake")])
+    yield Result(
+        workload="peak RSS of that",
+        unit="GB",
+        values={each: statistics.median(found) for each, found in peaks.items()},
+        bars=[Bar(at_most=1.2)],
+        samples=peaks,
+    )
+
+
+def import_row() -> Result:
+    """What importing costs where pandas is installed, which pyarrow imports at the first chance."""
+    script = (
+        "import time; start = time.process_time(); from pyspark_delta import DeltaLog; "
+        "print(time.process_time() - start)"
+    )
+    frames = os.pathsep.join(filter(None, [f"{sys.prefix}/frames", os.environ.get("PYTHONPATH")]))
+    with tempfile.TemporaryDirectory() as bytecode:
+        # Bytecode is there after the first run, as it is after an installation.
+        env = {
+            "PYTHONPATH": frames,
+            "PYTHONPYCACHEPREFIX": bytecode,
+            "PYTHONDONTWRITEBYTECODE": "",
+        }
+        times = [_printed(script, env=env)[0] for _ in range(6)][1:]
+    return absolute("import DeltaLog, CPU", statistics.median(times), "s", 0.65)
+
+
+def _printed(script: str, *arguments: str, env: Mapping[str, str] | None = None) -> list[float]:
+    printed = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return [float(word) for word in printed.split()]

@@ -7,9 +7,15 @@ import os
 import random
 import shutil
 import uuid
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 _MOST_LINKS = 10_000
+_ROW_GROUP = 100_000
 _SCHEMA = {
     "type": "struct",
     "fields": [
@@ -25,6 +31,61 @@ _SCHEMA = {
         )
     ],
 }
+
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_NO_TEXT = pa.nulls(0, pa.string())
+_BOUNDS = pa.struct(
+    [
+        ("id", pa.int64()),
+        ("amount", pa.float64()),
+        ("name", pa.string()),
+        ("day", pa.date32()),
+        ("flag", pa.int32()),
+        ("ts", _TIMESTAMP),
+        ("note", pa.string()),
+    ]
+)
+_STATS_PARSED = pa.struct(
+    [
+        ("numRecords", pa.int64()),
+        ("minValues", _BOUNDS),
+        ("maxValues", _BOUNDS),
+        ("nullCount", pa.struct([(f.name, pa.int64()) for f in _BOUNDS])),
+    ]
+)
+_TEXTS = pa.map_(pa.string(), pa.string())
+_TYPED_ADD = pa.struct(
+    [
+        ("path", pa.string()),
+        ("partitionValues", _TEXTS),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("stats_parsed", _STATS_PARSED),
+    ]
+)
+_TYPED_CHECKPOINT = pa.schema(
+    [
+        (
+            "protocol",
+            pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())]),
+        ),
+        (
+            "metaData",
+            pa.struct(
+                [
+                    ("id", pa.string()),
+                    ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
+                    ("schemaString", pa.string()),
+                    ("partitionColumns", pa.list_(pa.string())),
+                    ("configuration", _TEXTS),
+                    ("createdTime", pa.int64()),
+                ]
+            ),
+        ),
+        ("add", _TYPED_ADD),
+    ]
+)
 
 
 def _stats(i: int) -> str:
@@ -109,6 +170,81 @@ def write_log(
         )
         (log / f"{version:020d}.json").write_text("\n".join(lines) + "\n")
     return root
+
+
+def write_typed_checkpoint(root: Path, files: int) -> Path:
+    """A table of `files` files in one checkpoint that has their statistics typed, and no text."""
+    log = root / "_delta_log"
+    log.mkdir(parents=True)
+    version = 10
+    rng = random.Random(7)
+    metadata = {
+        "id": str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+        "format": {"provider": "parquet", "options": []},
+        "schemaString": json.dumps(_SCHEMA),
+        "partitionColumns": [],
+        "configuration": [
+            ("delta.checkpoint.writeStatsAsJson", "false"),
+            ("delta.checkpoint.writeStatsAsStruct", "true"),
+        ],
+        "createdTime": 1_700_000_000_000,
+    }
+    top = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}, "metaData": metadata}
+    path = log / f"{version:020d}.checkpoint.parquet"
+    with pq.ParquetWriter(path, _TYPED_CHECKPOINT) as writer:
+        writer.write_table(pa.Table.from_pylist([top], _TYPED_CHECKPOINT))
+        for first in range(0, files, _ROW_GROUP):
+            adds = _typed_adds(first, min(first + _ROW_GROUP, files), rng)
+            others = [pa.nulls(len(adds), f.type) for f in list(_TYPED_CHECKPOINT)[:-1]]
+            writer.write_table(pa.table([*others, adds], schema=_TYPED_CHECKPOINT))
+    info = {"commitInfo": {"timestamp": 1_700_000_000_000, "operation": "WRITE"}}
+    (log / f"{version:020d}.json").write_text(json.dumps(info) + "\n")
+    hint = {"version": version, "size": files + 2}
+    (log / "_last_checkpoint").write_text(json.dumps(hint))
+    return root
+
+
+def _typed_adds(first: int, stop: int, rng: random.Random) -> pa.StructArray:
+    """The rows from `first` to `stop`, with the statistics that `_stats` spells."""
+    rows = stop - first
+    number = pa.array(range(first, stop), pa.int64())
+    text = number.cast(pa.string())
+    day = pa.scalar(date(2024, 1, 1), pa.date32())
+    start = pa.scalar(datetime(2024, 1, 1, tzinfo=UTC), _TIMESTAMP)
+    low = {
+        "id": pc.multiply(number, 1000),
+        "amount": pc.multiply(number.cast(pa.float64()), 0.5),
+        "name": pc.binary_join_element_wise("name", pc.utf8_lpad(text, 8, "0"), "-"),
+        "day": pa.repeat(day, rows),
+        "flag": pa.repeat(pa.scalar(0, pa.int32()), rows),
+        "ts": pa.repeat(start, rows),
+        "note": pc.binary_join_element_wise("note", text, " "),
+    }
+    high = {
+        **low,
+        "id": pc.add(low["id"], 999),
+        "amount": pc.add(low["amount"], 100.25),
+        "flag": pa.repeat(pa.scalar(9, pa.int32()), rows),
+        "ts": pc.add(low["ts"], pa.scalar(timedelta(days=1), pa.duration("us"))),
+    }
+    none = pa.repeat(pa.scalar(0, pa.int64()), rows)
+    stats = _struct(
+        _STATS_PARSED,
+        pa.repeat(pa.scalar(1000, pa.int64()), rows),
+        _struct(_STATS_PARSED.field("minValues").type, *low.values()),
+        _struct(_STATS_PARSED.field("maxValues").type, *high.values()),
+        _struct(_STATS_PARSED.field("nullCount").type, *([none] * len(low))),
+    )
+    own = (uuid.UUID(int=rng.getrandbits(128), version=4) for _ in range(rows))
+    names = [f"part-{i % 100000:05d}-{each}-c000.snappy.parquet" for i, each in enumerate(own)]
+    nothing = pa.MapArray.from_arrays([0] * (rows + 1), pa.nulls(0, pa.string()), _NO_TEXT)
+    size, time = pc.add(number, 1_000_000), pc.add(number, 1_700_000_000_000)
+    changed = pa.repeat(pa.scalar(False), rows)
+    return _struct(_TYPED_ADD, pa.array(names), nothing, size, time, changed, stats)
+
+
+def _struct(wanted: pa.StructType, *children: pa.Array) -> pa.StructArray:
+    return pa.StructArray.from_arrays(children, fields=list(wanted))
 
 
 def write_backlog(root: Path, source: Path, commits: int) -> Path:

@@ -6,6 +6,7 @@ import json
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,6 +14,7 @@ from pyspark_delta.errors import CorruptLogError, UnsafePathError
 from pyspark_delta.kernel.log.checkpoint_writer import CheckpointContent, write_checkpoint
 from pyspark_delta.kernel.log.last_checkpoint import write_last_checkpoint
 from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.log.stats_text import stats_texts
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.protocol.actions import (
     CheckpointMetadata,
@@ -30,6 +32,7 @@ from pyspark_delta.kernel.protocol.paths import (
 )
 from pyspark_delta.kernel.protocol.types import LONG, STRING, StructField, StructType
 from pyspark_delta.kernel.storage import MemoryStore
+from tests.support.calls import num_calls
 from tests.support.clock import FrozenClock
 from tests.support.log_builder import LogBuilder, add, metadata, remove
 
@@ -100,7 +103,7 @@ def checkpoint(snapshot: Snapshot, clock: FrozenClock, **options: object) -> Non
         metadata=snapshot.metadata,
         transactions=snapshot.transactions.values(),
         domains=snapshot.domains.values(),
-        adds=snapshot.files,
+        adds=snapshot.adds,
         removes=snapshot.tombstones(),
     )
     hint = write_checkpoint(
@@ -115,7 +118,7 @@ def checkpoint(snapshot: Snapshot, clock: FrozenClock, **options: object) -> Non
 
 
 def state(snapshot: Snapshot) -> tuple[object, ...]:
-    rows = snapshot.files.drop_columns(["dataChange"]).sort_by("path").to_pylist()
+    rows = snapshot.adds.drop_columns(["dataChange"]).sort_by("path").to_pylist()
     for row in rows:  # as a struct they lose their spelling, not their meaning
         row["stats"] = row["stats"] and {
             key: value for key, value in json.loads(row["stats"]).items() if value is not None
@@ -159,7 +162,39 @@ def test_statistics_in_pieces_are_the_whole_column(kind: str, clock: FrozenClock
     assert snapshot.segment.checkpoint is not None
     for part in snapshot.file_state.parts:
         pieces = pa.chunked_array(part.source.stats_texts(), pa.string())
-        assert pieces.to_pylist() == part.source.columns(["stats"]).column("stats").to_pylist()
+        assert pieces.to_pylist() == part.live_stats().to_pylist()
+
+
+def test_text_of_typed_statistics_is_made_only_for_files_whose_text_is_wanted(
+    clock: FrozenClock,
+) -> None:
+    store = MemoryStore()
+    configuration, options, protocol = KINDS["classic, statistics as struct only"]
+    files = [add(f"f{i}", stats=f'{{"numRecords":{i}}}') for i in range(6)]
+    builder = LogBuilder(store).create(
+        *files, protocol=protocol, metadata_action=metadata(SCHEMA, configuration=configuration)
+    )
+    checkpoint(TableLog(store, now_ms=clock).snapshot, clock, **options)
+    builder.commit(remove("f1"), add("new", stats='{"numRecords":7}'))
+    log = TableLog(store, now_ms=clock)
+    snapshot = log.snapshot
+    assert snapshot.segment.checkpoint is not None
+    assert num_calls(stats_texts, lambda: snapshot.files) == 0
+    held = {row["path"]: row["stats"] for row in snapshot.files.to_pylist()}
+    assert held.pop("new") == '{"numRecords":7}'
+    assert set(held.values()) == {None}
+    # The mask is one of the live files, of which the checkpoint has one less than it has rows.
+    state = snapshot.file_state
+    mask = pc.is_in(state.columns(["path"]).column("path"), value_set=pa.array(["f2", "f5", "new"]))
+    chosen = state.complete(["stats", "path"], mask)
+    assert chosen.column("path").to_pylist() == ["f2", "f5", "new"]
+    counts = [json.loads(text)["numRecords"] for text in chosen.column("stats").to_pylist()]
+    assert counts == [2, 5, 7]
+    (part, _) = state.parts
+    assert len(part.live_stats(mask.combine_chunks().slice(0, part.num_live))) == 2
+    whole = {row["path"]: json.loads(row["stats"]) for row in snapshot.adds.to_pylist()}
+    assert whole["f5"]["numRecords"] == 5
+    assert num_calls(stats_texts, lambda: snapshot.adds) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

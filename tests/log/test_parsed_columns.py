@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from pyspark_delta.kernel.log.parsed_columns import (
     parse_partition_values,
     parse_stats,
-    stats_texts,
 )
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
@@ -190,22 +189,6 @@ def test_rows_keep_their_place_whatever_the_texts(texts: list[str | None]) -> No
     for text, row in zip(texts, rows, strict=True):
         if text == '{"numRecords":7}':
             assert row["numRecords"] == 7
-
-
-def test_typed_statistics_become_text_that_reads_the_same() -> None:
-    texts = [
-        GOOD,
-        None,
-        "{}",
-        '{"numRecords":0,"minValues":{"f":"NaN","day":"+10000-01-01","d":-0.5}}',
-        '{"minValues":{"f":"-Infinity","t":"0001-01-01T00:00:00Z","s":"\\"\\u0000"}}',
-    ]
-    typed = parse_stats(pa.array(texts), WANTED)
-    again = stats_texts(typed)
-    assert again[1].as_py() is None
-    assert json.loads(again[0].as_py())["minValues"]["d"] == 12.34
-    assert again[2].as_py() == "{}"
-    assert stats_texts(parse_stats(again, WANTED)) == again
 
 
 @pytest.mark.parametrize(

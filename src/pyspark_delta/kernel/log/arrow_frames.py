@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -217,31 +219,36 @@ def _file_table(table: pa.Table, kind: str, schema: pa.Schema, shape: _Shape) ->
 
 
 def _map_from_struct(
-    array: pa.StructArray, keys: tuple[str, ...], *, keep_nulls: bool
+    structs: pa.StructArray, keys: tuple[str, ...], *, keep_nulls: bool
 ) -> pa.MapArray:
-    rows, width = len(array), len(keys)
-    if array.null_count == rows:
+    rows, width = len(structs), len(keys)
+    if structs.null_count == rows:
         return pa.nulls(rows, STRING_MAP)
     if not keep_nulls:
         # A tag that is not there must not come back as a tag that is null.
         items = [
             None if row is None else [(k, v) for k, v in row.items() if v is not None]
-            for row in array.to_pylist()
+            for row in structs.to_pylist()
         ]
         return pa.array(items, STRING_MAP)
-    offsets = pa.array(range(0, rows * width + 1, width) if width else [0] * (rows + 1), pa.int32())
-    names, values = _interleaved(array, keys)
-    mask = pc.is_null(array) if array.null_count else None
+    offsets = _int32s(range(0, rows * width + 1, width) if width else repeat(0, rows + 1))
+    names, values = _interleaved(structs, keys)
+    mask = pc.is_null(structs) if structs.null_count else None
     return pa.MapArray.from_arrays(offsets, names, values, mask=mask)
 
 
-def _interleaved(array: pa.StructArray, keys: tuple[str, ...]) -> tuple[pa.Array, pa.Array]:
+def _int32s(numbers: Iterable[int]) -> pa.Array:
+    held = array("i", numbers)
+    return pa.Array.from_buffers(pa.int32(), len(held), [None, pa.py_buffer(held)])
+
+
+def _interleaved(structs: pa.StructArray, keys: tuple[str, ...]) -> tuple[pa.Array, pa.Array]:
     """The struct's field names and values, row after row."""
-    rows, width = len(array), len(keys)
+    rows, width = len(structs), len(keys)
     if not width:
         return pa.array([], pa.string()), pa.array([], pa.string())
     names = pa.concat_arrays([pa.repeat(pa.scalar(key), rows) for key in keys])
-    values = pa.concat_arrays([pc.struct_field(array, key) for key in keys])
+    values = pa.concat_arrays([pc.struct_field(structs, key) for key in keys])
     if width == 1:
         return names, values
     order = pa.array([row + rows * i for row in range(rows) for i in range(width)], pa.int64())

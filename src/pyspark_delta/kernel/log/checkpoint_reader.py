@@ -28,9 +28,9 @@ from pyspark_delta.kernel.log.frames import (
     file_keys,
     remove_table,
 )
-from pyspark_delta.kernel.log.parsed_columns import stats_texts
 from pyspark_delta.kernel.log.replay import ColumnSource, FilePart, TableSource
 from pyspark_delta.kernel.log.segment import CheckpointFiles
+from pyspark_delta.kernel.log.stats_text import stats_texts
 from pyspark_delta.kernel.protocol.actions import (
     ACTIONS,
     Action,
@@ -81,8 +81,6 @@ class CheckpointSource(ColumnSource):
     def columns(self, names: Sequence[str]) -> pa.Table:
         table = read_file_actions(self._store, self._path, "add", names, ADD_SCHEMA)
         self._check_rows(table.num_rows)
-        if "stats" in names and table.num_rows == table.column("stats").null_count:
-            return self._with_parsed_stats(table)
         return table
 
     def stats_texts(self) -> Iterator[pa.Array]:
@@ -93,7 +91,35 @@ class CheckpointSource(ColumnSource):
             if "stats" in present and "stats_parsed" not in present:
                 yield from self._streamed_stats(file)
                 return
-        yield from super().stats_texts()
+        stored = self.columns(["stats"]).column("stats")
+        made = self.made_stats() if stored.null_count == len(stored) else None
+        yield from (stored if made is None else made).chunks
+
+    def made_stats(self, rows: pa.BooleanArray | None = None) -> pa.ChunkedArray | None:
+        """By row groups: all typed statistics of a large table at once are more than its files."""
+        with _as_malformed(self._path), _opened(self._store, self._path) as file:
+            if not _has_parsed(file.schema_arrow, "stats_parsed"):
+                return None
+            texts, start = [], 0
+            for group in range(file.num_row_groups):
+                column = file.read_row_group(group, columns=["add.path"]).column("add")
+                num_adds = len(column) - column.null_count
+                wanted = None if rows is None else rows.slice(start, num_adds)
+                start += num_adds
+                if num_adds and (wanted is None or wanted.true_count):
+                    texts += self._group_texts(file, group, wanted)
+            self._check_rows(start)
+            return pa.chunked_array(texts, pa.string())
+
+    def _group_texts(
+        self, file: pq.ParquetFile, group: int, wanted: pa.BooleanArray | None
+    ) -> list[pa.Array]:
+        columns = ["add.path", "add.stats_parsed"]
+        adds = _without_nulls(file.read_row_group(group, columns=columns).column("add"))
+        parsed = pa.chunked_array([pc.struct_field(chunk, "stats_parsed") for chunk in adds.chunks])
+        if wanted is not None:
+            parsed = parsed.filter(wanted)
+        return [stats_texts(chunk) for chunk in parsed.chunks if len(chunk)]
 
     def _streamed_stats(self, file: pq.ParquetFile) -> Iterator[pa.Array]:
         num_rows = 0
@@ -123,15 +149,6 @@ class CheckpointSource(ColumnSource):
         elif num_rows != self._num_rows:
             # Which rows are adds is told by each column anew, and damage may hit one of them.
             raise _malformed(self._path, "its columns do not agree on the number of adds")
-
-    def _with_parsed_stats(self, table: pa.Table) -> pa.Table:
-        """Statistics as text from their typed form, for writers that keep only that."""
-        parsed = read_parsed(self._store, self._path, "stats_parsed")
-        if parsed is None or not table.num_rows:
-            return table
-        index = table.schema.get_field_index("stats")
-        texts = stats_texts(parsed.combine_chunks())
-        return table.set_column(index, table.schema.field(index), texts)
 
 
 def open_checkpoint(store: LogStore, files: CheckpointFiles) -> Checkpoint:
@@ -227,7 +244,7 @@ def read_parsed(
     """
     with _as_malformed(path), _opened(store, path) as file:
         top = file.schema_arrow
-        if top.get_field_index("add") < 0 or name not in {f.name for f in _struct_type(top, "add")}:
+        if not _has_parsed(top, name):
             return None
         below = [f".{part}" for part in parts] if parts is not None else [""]
         columns = ["add.path", *(f"add.{name}{part}" for part in below)]
@@ -236,6 +253,10 @@ def read_parsed(
             return None  # it has none of the parts
         chunks = [pc.struct_field(chunk, name) for chunk in column.chunks]
         return pa.chunked_array(chunks, column.type.field(name).type)
+
+
+def _has_parsed(top: pa.Schema, name: str) -> bool:
+    return top.get_field_index("add") >= 0 and name in {f.name for f in _struct_type(top, "add")}
 
 
 def _without_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -12,7 +12,6 @@ Statistics" and "Partition Value Serialization".
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from decimal import Decimal, InvalidOperation
@@ -23,10 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from pyspark_delta.errors.table import PartitionValueError
-from pyspark_delta.kernel.protocol.codec import dumps
 from pyspark_delta.kernel.protocol.datetimes import (
-    format_date,
-    format_timestamp,
     parse_date,
     parse_timestamp,
 )
@@ -52,11 +48,6 @@ def parse_stats(stats: pa.Array, wanted: pa.StructType) -> pa.StructArray:
     return pa.concat_arrays(
         [parse_stats(stats.slice(0, half), wanted), parse_stats(stats.slice(half), wanted)]
     )
-
-
-def stats_texts(parsed: pa.StructArray) -> pa.Array:
-    """Typed statistics as JSON text again, for checkpoints that hold nothing else."""
-    return pa.array(_texts(parsed), pa.string())
 
 
 def parse_partition_values(
@@ -205,47 +196,6 @@ _LEAVES: Mapping[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], Any
     pa.types.is_boolean: _boolean,
     pa.types.is_string: _string,
 }
-
-
-# Back to text.
-
-
-def _texts(array: pa.Array) -> list[str | None]:
-    """Each value as JSON; None for null, which statistics leave out."""
-    kind = array.type
-    if pa.types.is_struct(kind):
-        names = [dumps(f.name) for f in kind]
-        children = [_texts(array.field(i)) for i in range(len(names))]
-        present = array.is_valid().to_pylist()
-        return [
-            _object(names, row) if valid else None
-            for valid, row in zip(present, zip(*children, strict=True), strict=True)
-        ]
-    if pa.types.is_date(kind):
-        days = array.cast(pa.int32()).to_pylist()
-        return [None if day is None else f'"{format_date(day)}"' for day in days]
-    if pa.types.is_timestamp(kind):
-        zone = "" if kind.tz is None else "Z"
-        micros = array.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).to_pylist()
-        return [None if value is None else _moment(value, zone) for value in micros]
-    return [None if value is None else _scalar(value) for value in array.to_pylist()]
-
-
-def _object(names: list[str], values: tuple[str | None, ...]) -> str:
-    pairs = zip(names, values, strict=True)
-    return "{" + ",".join(f"{name}:{text}" for name, text in pairs if text is not None) + "}"
-
-
-def _moment(micros: int, zone: str) -> str:
-    return f'"{format_timestamp(micros, separator="T", fraction_digits=6)}{zone}"'
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, float) and not math.isfinite(value):
-        return '"NaN"' if math.isnan(value) else f'"{"-" if value < 0 else ""}Infinity"'
-    return dumps(value)
 
 
 # Partition values.

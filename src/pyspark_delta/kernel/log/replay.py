@@ -27,6 +27,7 @@ class ColumnSource(ABC):
 
     1. Every column has one value per row, and rows keep their order for the life of the source.
     2. `columns` gives exactly the names asked for, with the types of `ADD_SCHEMA`.
+    3. `stats` is the text that the log has: null where it has statistics in types alone.
     """
 
     @abstractmethod
@@ -36,6 +37,10 @@ class ColumnSource(ABC):
     def stats_texts(self) -> Iterator[pa.Array]:
         """The column `stats` in pieces, for those who keep what is in it and not the text."""
         yield from self.columns(["stats"]).column("stats").chunks
+
+    def made_stats(self, rows: pa.BooleanArray | None = None) -> pa.ChunkedArray | None:
+        """Statistics as text, made of typed ones, for the rows of a mask; None without types."""
+        return None
 
     def parsed_stats(self, leaves: Sequence[tuple[str, ...]]) -> pa.ChunkedArray | None:
         """Typed statistics of every row, of these physical columns at least.
@@ -80,6 +85,19 @@ class FilePart:
             self._cache.update({name: table.column(name) for name in missing})
         return pa.table({name: self._cache[name] for name in names})
 
+    def live_stats(self, rows: pa.BooleanArray | None = None) -> pa.ChunkedArray:
+        """Statistics as text of the live rows that a mask selects, made where there is none."""
+        stored = self.live_columns(["stats"]).column("stats")
+        made = None
+        if stored.null_count == len(stored):
+            wanted = self.live if rows is None else rows
+            if self.live is not None and rows is not None:
+                wanted = pc.replace_with_mask(self.live, self.live, rows)
+            made = self.source.made_stats(wanted)
+        if made is not None:
+            return made
+        return stored if rows is None else stored.filter(rows)
+
     def live_keys(self) -> pa.Array:
         """The keys of the live rows."""
         return self.keys if self.live is None else self.keys.filter(self.live)
@@ -118,11 +136,33 @@ class FileState:
         return pc.sum(self.columns(["size"]).column("size")).as_py() or 0
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """The columns `names` of every live file, in `ADD_SCHEMA`'s types."""
+        """The columns `names` of every live file, in `ADD_SCHEMA`'s types.
+
+        Statistics are null where the log has them in types alone: `complete` makes their text.
+        """
         schema = pa.schema([ADD_SCHEMA.field(name) for name in names])
         with self._lock:
             tables = [part.live_columns(names).cast(schema) for part in self._parts]
         return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def complete(self, names: Sequence[str], rows: pa.BooleanArray | None = None) -> pa.Table:
+        """As `columns`, of the live files that a mask selects, with all statistics as text."""
+        schema = pa.schema([ADD_SCHEMA.field(name) for name in names])
+        if isinstance(rows, pa.ChunkedArray):
+            rows = rows.combine_chunks()
+        tables, start = [schema.empty_table()], 0
+        with self._lock:
+            for part in self._parts:
+                wanted = None if rows is None else rows.slice(start, part.num_live)
+                start += part.num_live
+                table = part.live_columns(names)
+                if wanted is not None:
+                    table = table.filter(wanted)
+                if "stats" in names and table.num_rows:
+                    stats = part.live_stats(wanted)
+                    table = table.set_column(names.index("stats"), "stats", stats)
+                tables.append(table.cast(schema))
+        return pa.concat_tables(tables)
 
     def keys(self) -> list[pa.Array]:
         """The live keys, an array for each part."""

@@ -64,7 +64,7 @@ class Snapshot:
     """A table at one version.
 
     `files` is every live file as an Arrow table; `files_with` gives only the columns named, which
-    spares reading statistics that nobody looks at.
+    spares reading statistics that nobody looks at; `adds` is what add actions are made of.
     """
 
     def __init__(
@@ -197,12 +197,21 @@ class Snapshot:
 
     @property
     def files(self) -> pa.Table:
-        """Every live file, with all columns of an add action."""
+        """Every live file, with all columns of an add action, as the log has them.
+
+        A checkpoint may have statistics in types alone; `stats` is null then, for the text of
+        millions of files takes longer to make, and more memory, than all else of them.
+        """
+        return self._without_broken_checkpoints(lambda: self.file_state.columns(ADD_SCHEMA.names))
+
+    @property
+    def adds(self) -> pa.Table:
+        """As `files`, with all statistics as text: the whole of what add actions say."""
         return self.files_with(ADD_SCHEMA.names)
 
     def files_with(self, columns: Sequence[str]) -> pa.Table:
-        """Every live file, with the add columns named."""
-        return self._without_broken_checkpoints(lambda: self.file_state.columns(columns))
+        """Every live file, with the add columns named, and all statistics as text."""
+        return self._without_broken_checkpoints(lambda: self.file_state.complete(columns))
 
     @property
     def num_files(self) -> int:

@@ -117,7 +117,7 @@ def cloned_files(snapshot: Snapshot, location: str) -> pa.Table:
 
     `location` is where the version's table is, decoded and as its users spell it.
     """
-    files = snapshot.files
+    files = snapshot.adds
     root_uri = snapshot.store.root_uri
     nothing = pa.nulls(files.num_rows, pa.int64())
     columns = {
@@ -186,7 +186,7 @@ def check_clone_files(txn: OptimisticTransaction, files: pa.Table) -> None:
 def replacing_files(txn: OptimisticTransaction, files: Iterable[AddFile]) -> Iterator[Action]:
     """What makes `files` the table's files: those that it lacks, and the ends of all others."""
     snapshot = txn.snapshot
-    old = {} if snapshot is None else {_key(file): file for file in add_files(snapshot.files)}
+    old = {} if snapshot is None else {_key(file): file for file in add_files(snapshot.adds)}
     for file in files:
         if old.pop(_key(file), None) is None:
             yield file

@@ -54,7 +54,7 @@ def run_repair(
     """
     if txn.snapshot is None:
         return []
-    missing = find_missing(txn.snapshot.files, locations)
+    missing = find_missing(txn.snapshot.adds, locations)
     lost, unreadable = list(add_files(missing.data)), list(add_files(missing.vectors))
     removed = [*lost, *unreadable] if drop_rows_with_missing_vectors else lost
     if not dry_run:

@@ -24,6 +24,7 @@ from pyspark_delta.kernel.protocol.identity_columns import with_merged_marks
 from pyspark_delta.kernel.protocol.operations import Operation
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.scan.locations import Locations
+from pyspark_delta.kernel.scan.plan import chosen_adds
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 
 CLUSTERING_FEATURE = "clustering"
@@ -135,7 +136,7 @@ def _keys(snapshot: Snapshot) -> pa.Array:
 def _without(snapshot: Snapshot, keys: pa.Array, others: pa.Array) -> pa.Table:
     """The files of a version that another one does not have."""
     is_own = pc.invert(pc.is_in(keys, value_set=others))
-    return snapshot.files.filter(is_own) if is_own.true_count else ADD_SCHEMA.empty_table()
+    return chosen_adds(snapshot, ["path"], lambda _: is_own)
 
 
 def _changing_data(files: pa.Table) -> pa.Table:

@@ -31,6 +31,7 @@ from pyspark_delta.kernel.protocol.properties import (
 from pyspark_delta.kernel.protocol.row_tracking import FEATURE, check_properties
 from pyspark_delta.kernel.protocol.stats import with_num_records
 from pyspark_delta.kernel.scan.locations import Locations
+from pyspark_delta.kernel.scan.plan import chosen_adds
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 
 FILES_PER_COMMIT = 22_000
@@ -105,9 +106,10 @@ def take_row_ids_away(log: DeltaLog, *, most_files: int = FILES_PER_COMMIT) -> i
 
 def with_ids(snapshot: Snapshot) -> pa.Table:
     """The live files that have a row id or a version of their rows."""
-    files = snapshot.files
-    numbered = pc.is_valid(files.column("baseRowId"))
-    return files.filter(pc.or_(numbered, pc.is_valid(files.column("defaultRowCommitVersion"))))
+    names = ["baseRowId", "defaultRowCommitVersion"]
+    return chosen_adds(
+        snapshot, names, lambda files: pc.or_(*(pc.is_valid(files.column(n)) for n in names))
+    )
 
 
 def is_suspended(metadata: Metadata) -> bool:
@@ -156,8 +158,7 @@ def _in_batches(
 
 
 def _without_ids(snapshot: Snapshot) -> pa.Table:
-    files = snapshot.files
-    return files.filter(pc.is_null(files.column("baseRowId")))
+    return chosen_adds(snapshot, ["baseRowId"], lambda files: pc.is_null(files.column("baseRowId")))
 
 
 def _missing_counts(files: pa.Table, locations: Locations) -> dict[str, int]:

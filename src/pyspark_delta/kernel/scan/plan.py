@@ -160,10 +160,19 @@ def select_files(
     bound = predicate
     if bound.is_true:
         return snapshot.files_with(columns)
-    names = list(dict.fromkeys([*columns, "path", "partitionValues"]))
     return of_files(
-        snapshot, names, lambda files, state: _chosen(files, state, metadata, bound)
-    ).select(list(columns))
+        snapshot,
+        ["path", "partitionValues"],
+        lambda files, state: state.complete(columns, _mask(files, state, metadata, bound)),
+    )
+
+
+def chosen_adds(
+    snapshot: Snapshot, columns: Sequence[str], choose: Callable[[pa.Table], pa.BooleanArray]
+) -> pa.Table:
+    """The live files for which `choose` is true of these columns, with all that an add says."""
+    names = ADD_SCHEMA.names
+    return of_files(snapshot, columns, lambda files, state: state.complete(names, choose(files)))
 
 
 def of_files(
@@ -188,25 +197,24 @@ def of_files(
                 raise
 
 
-def _chosen(
+def _mask(
     files: pa.Table, state: FileState, metadata: Metadata, predicate: BoundPredicate
-) -> pa.Table:
-    """Those of `files`, which are all of `state`, that `predicate` does not rule out."""
+) -> pa.BooleanArray:
+    """Which of `files`, which are all of `state`, `predicate` does not rule out."""
     partition_part, data_part = predicate.split(metadata.partition_columns)
     partitions = None
     if metadata.partition_columns:
         partitions = partition_columns_table(files, metadata, zone=zone_named(predicate.time_zone))
     mask = skipping_mask(partition_part, files.select(["path"]), partitions=partitions)
-    left = files.filter(mask)
     if data_part.is_true:
-        return left
+        return mask
     leaves = stats_leaves(data_part, metadata)
-    mask = skipping_mask(
+    left = skipping_mask(
         data_part,
-        parsed_stats(state, mask, leaves) if leaves else left.select(["path"]),
+        parsed_stats(state, mask, leaves) if leaves else files.select(["path"]).filter(mask),
         partitions=None if partitions is None else partitions.filter(mask),
     )
-    return left.filter(mask)
+    return pc.replace_with_mask(mask, mask, left)
 
 
 def bound_filter(

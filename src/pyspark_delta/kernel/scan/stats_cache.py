@@ -62,8 +62,7 @@ def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf])
     missing = [leaf for leaf in leaves if leaf not in kept]
     if missing:
         if wanted.true_count < _FEW * len(part.keys):
-            texts = part.source.columns(["stats"])
-            return parse_stats(_live(part, texts).filter(wanted).column("stats"), leaves)
+            return parse_stats(part.live_stats(wanted), leaves)
         _keep(kept, parse_pieces(part.source.stats_texts(), missing), missing)
         if len(part.keys) > _MANY:
             # Parsing took several times the memory of what it gave, and Arrow's pool keeps it.

@@ -24,6 +24,7 @@ from pyspark_delta.errors.storage import FileMissingError
 from pyspark_delta.errors.table import PostCommitHookError
 from pyspark_delta.kernel.log.checkpoint_writer import CheckpointContent, V2Format, write_checkpoint
 from pyspark_delta.kernel.log.checksum import (
+    MOST_FILES,
     VersionChecksum,
     advance_checksum,
     checksum_of,
@@ -113,7 +114,7 @@ def checkpoint(
         metadata=snapshot.metadata,
         transactions=tuple(snapshot.transactions.values()),
         domains=tuple(snapshot.domains.values()),
-        adds=snapshot.files,
+        adds=snapshot.adds,
         removes=snapshot.tombstones(),
     )
     known = read_checksum(log.store, snapshot.version)
@@ -141,8 +142,9 @@ def is_checkpoint_due(event: CommitEvent) -> bool:
 def _checksum_of(snapshot: Snapshot, actions: tuple[Action, ...]) -> VersionChecksum:
     configuration = snapshot.metadata.configuration
     has_own_time = property_value(configuration, ENABLE_IN_COMMIT_TIMESTAMPS)
+    is_short = snapshot.num_files <= MOST_FILES
     return checksum_of(
-        snapshot.files,
+        snapshot.adds if is_short else snapshot.files_with(["size", "deletionVector"]),
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
         transactions=snapshot.transactions.values(),

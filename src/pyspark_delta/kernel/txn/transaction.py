@@ -28,7 +28,7 @@ from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.operations import Operation, engine_info
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.scan.binding import BoundPredicate
-from pyspark_delta.kernel.scan.plan import select_files
+from pyspark_delta.kernel.scan.plan import chosen_adds, select_files
 from pyspark_delta.kernel.scan.predicates import TRUE, Predicate
 from pyspark_delta.kernel.txn.commit import (
     DEFAULT_ATTEMPTS,
@@ -213,10 +213,13 @@ class OptimisticTransaction:
         if self.snapshot is None:
             return ADD_SCHEMA.empty_table()
         root_uri = self.log.store.root_uri
-        files = self.snapshot.files
         wanted = canonical_paths(pa.array(paths, pa.string()), root_uri)
-        names = canonical_paths(files.column("path").combine_chunks(), root_uri)
-        found = files.filter(pc.is_in(names, value_set=wanted))
+
+        def is_wanted(files: pa.Table) -> pa.BooleanArray:
+            names = canonical_paths(files.column("path").combine_chunks(), root_uri)
+            return pc.is_in(names, value_set=wanted)
+
+        found = chosen_adds(self.snapshot, ["path"], is_wanted)
         self._record(Read(predicate=None, files=_columns_read(found)))
         return found
 

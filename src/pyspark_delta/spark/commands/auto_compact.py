@@ -74,7 +74,7 @@ def _compact(
     if snapshot is None or CLUSTERING in snapshot.domains:
         return None  # files of a clustered table have an order that this would lose
     bins = plan_auto_compaction(
-        snapshot.files,
+        snapshot.adds,
         snapshot.metadata,
         _sizes(snapshot.metadata, conf),
         added=[file.path for file in added],

@@ -176,7 +176,7 @@ class _Merge:
     ) -> tuple[LocatedRows, MergeNames, Resolution]:
         """The rows of the target that clauses can be for, and what the MERGE means over them."""
         condition, clauses = self._request.condition, self._request.clauses
-        target = located_rows(self._jvm, self._txn, snapshot.files)
+        target = located_rows(self._jvm, self._txn, snapshot.adds)
         names = self._names(source, target)
         resolution = resolve_merge(names, condition, clauses)
         taken = taken_rows(self._jvm, resolution, snapshot)

@@ -35,7 +35,7 @@ def files_of_partitions(
     """
     assert txn.snapshot is not None
     if not where:
-        return ChosenPartitions(files=txn.snapshot.files, predicates=())
+        return ChosenPartitions(files=txn.snapshot.adds, predicates=())
     parsed = [_parsed(jvm, text, txn.metadata.partition_columns) for text in where]
     whole = reduce(Column.__and__, (each.column for each in parsed))
     condition = dml_condition(jvm, txn, whole, operation, None)

@@ -73,7 +73,7 @@ def plan_merge(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> Dat
         jvm=jvm,
         txn=txn,
         source=request.source,
-        target=located_rows(jvm, txn, snapshot.files).frame,
+        target=located_rows(jvm, txn, snapshot.adds).frame,
         called=request.called,
         evolves=request.evolves or asked.merges_schema,
         widening=asked.widening,

@@ -26,6 +26,7 @@ from pyspark_delta.kernel.scan.binding import BoundPredicate, bind
 from pyspark_delta.kernel.scan.evaluation import evaluate
 from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.kernel.scan.partitions import partition_columns_table
+from pyspark_delta.kernel.scan.plan import chosen_adds
 from pyspark_delta.kernel.scan.predicates import (
     FALSE,
     IsNull,
@@ -164,12 +165,14 @@ def partitions_of(
         txn.record_read(FALSE, snapshot.files.slice(0, 0))
         return Replaced()
     zone = zone_named(session_zone(jvm.spark))
-    files = snapshot.files
-    there = partition_columns_table(files, txn.metadata, zone=zone)
     written = partition_columns_table(add_table(adds), txn.metadata, zone=zone)
-    numbers = partition_numbers(pa.concat_tables([there, written]))
-    wanted = pc.is_in(numbers.slice(0, len(there)), value_set=numbers.slice(len(there)))
-    found = files.filter(wanted)
+
+    def is_written(files: pa.Table) -> pa.BooleanArray:
+        there = partition_columns_table(files, txn.metadata, zone=zone)
+        numbers = partition_numbers(pa.concat_tables([there, written]))
+        return pc.is_in(numbers.slice(0, len(there)), value_set=numbers.slice(len(there)))
+
+    found = chosen_adds(snapshot, ["path", "partitionValues"], is_written)
     txn.record_read(_of_partitions(txn, written, session_zone(jvm.spark)), found)
     replaced = tuple(add_files(found))
     return Replaced(files=replaced, num_rows=num_live_rows(replaced))
