@@ -51,6 +51,14 @@ def test_files_without_statistics_get_them_from_their_footers(table_path: Path) 
     assert run_compute_stats(log) is None
 
 
+def test_nulls_of_collections_are_counted(table_path: Path) -> None:
+    a = pa.array([[None], None, []], pa.list_(pa.int64()))
+    log = new_table(table_path, pa.table({"id": pa.array([1, 2, 3], pa.int64()), "a": a}))
+    without_stats(log)
+    run_compute_stats(log)
+    assert [stats["nullCount"] for stats in stats_of(log)] == [{"id": 0, "a": 1}]
+
+
 def test_other_columns_can_be_asked_for(table_path: Path) -> None:
     log = new_table(table_path, ROWS)
     set_properties(log, {"delta.dataSkippingStatsColumns": "v"})

@@ -68,7 +68,7 @@ def footer_stats(
             footer = pq.read_metadata(file)
             # A name with a dot cannot be looked up in a footer, so columns are found by place.
             known = wanted if footer.num_columns == total else []
-            nulls = null_counts(file, leaves) if leaves and known else []
+            nulls = null_counts(file, footer, leaves) if leaves and known else []
         counted = dict(zip((column.path for column, _ in collections), nulls, strict=False))
         return FooterStats(
             num_records=footer.num_rows,

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pyspark_delta.errors.table import DataFileError
 from pyspark_delta.kernel.log.frames import add_files
@@ -107,5 +108,10 @@ def _with_stats(
                 prefix_length=DEFAULT_PREFIX_LENGTH if prefix is None else prefix,
             )
         leaves = known[key].collections
-        nulls = null_counts(pa.BufferReader(tail), leaves) if leaves else []
+        nulls = _collection_nulls(tail, leaves) if leaves else []
         yield replace(file, stats=known[key].text(footer, nulls))
+
+
+def _collection_nulls(tail: bytes, leaves: Sequence[tuple[int, int]]) -> list[int | None]:
+    file = pa.BufferReader(tail)
+    return null_counts(file, pq.read_metadata(file), leaves)

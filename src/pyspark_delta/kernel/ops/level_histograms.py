@@ -3,47 +3,49 @@
 The null count of a leaf below an array also counts null elements and empty arrays.  A writer that
 keeps size statistics (Parquet 1.15 and later, Arrow) counts the entries of each definition level
 instead, and those below the level of the column itself are its nulls, one entry a row.  pyarrow
-does not give them, so the footer is read as the Thrift that it is.  parquet.thrift,
-"SizeStatistics".
+does not give them, so the footer is read as the Thrift that it is: its schema, and of its columns
+those that are wanted, which are looked for by their paths.  To step over all others would cost more
+than the rest of a small write.  parquet.thrift, "SizeStatistics".
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark_delta.kernel.ops import thrift_compact as thrift
 
 _END = struct.Struct("<I4s")
 _OPTIONAL = 1
-# Numbers of fields: of FileMetaData, SchemaElement, RowGroup, and from ColumnChunk down.
-_SCHEMA, _ROW_GROUPS = 2, 4
-_REPETITION, _NUM_CHILDREN = 3, 5
-_COLUMNS, _NUM_ROWS = 1, 3
-_DEFINITION_LEVELS = (3, 16, 3)  # meta_data, size_statistics, definition_level_histogram
+# Numbers of fields: of FileMetaData, SchemaElement, ColumnMetaData and SizeStatistics.
+_SCHEMA = 2
+_REPETITION, _NAME, _NUM_CHILDREN = 3, 4, 5
+_ENCODINGS, _DATA_PAGE_OFFSET, _SIZE_STATISTICS = 2, 9, 16
+_DEFINITION_LEVELS = 3
+# How the path of a column begins: the third field, a list, of less than 15 texts.
+_PATH_HEADER, _MOST_NAMES = 0x19, 14
+
+_Node = tuple[bytes, bool]
+"""A name on the way to a leaf, and whether what it names may be null."""
 
 
-def null_counts(file: Any, leaves: Sequence[tuple[int, int]]) -> list[int | None]:
+def null_counts(file: Any, metadata: Any, leaves: Sequence[tuple[int, int]]) -> list[int | None]:
     """The nulls of columns that are not leaves; None where the file does not tell.
 
-    `file` is one of pyarrow's, or as much of it as the footer takes.  `leaves` are the number of
-    a leaf below the column, and how many names lead to the column.
+    `file` is one of pyarrow's, or as much of it as the footer takes, and `metadata` what pyarrow
+    reads in it.  `leaves` are the number of a leaf below the column, and how many names lead to
+    the column.
     """
     try:
         footer = _footer(file)
-        optional = list(_optional_nodes(footer))
-        levels = {leaf: sum(optional[leaf][:depth]) for leaf, depth in leaves}
-        counts: dict[int, int | None] = dict.fromkeys(levels, 0)
-        for leaf, histogram in _histograms(footer, levels):
-            known = counts[leaf]
-            if known is None or len(histogram) <= levels[leaf]:
-                counts[leaf] = None
-            else:
-                counts[leaf] = known + sum(histogram[: levels[leaf]])
+        paths = list(_paths(footer))
+        return [
+            _null_count(footer, paths[leaf], depth, _offsets(metadata, leaf))
+            for leaf, depth in leaves
+        ]
     except (IndexError, ValueError, RecursionError, struct.error):
         return [None] * len(leaves)
-    return [counts[leaf] for leaf, _ in leaves]
 
 
 def _footer(file: Any) -> bytes:
@@ -58,36 +60,67 @@ def _footer(file: Any) -> bytes:
     return bytes(file.read(length))
 
 
-def _optional_nodes(footer: bytes) -> Iterator[tuple[bool, ...]]:
-    """For each leaf, which of the nodes on the way to it may be null; the leaf is the last one."""
-    above: list[tuple[bool, ...]] = [()]  # of each node that is still to come, the next one last
-    for at, node in enumerate(_elements(footer, 0, _SCHEMA)):
+def _offsets(metadata: Any, leaf: int) -> list[int]:
+    """Where the leaf's data is in each row group that has rows: what tells its columns apart."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return [group.column(leaf).data_page_offset for group in groups if group.num_rows]
+
+
+def _paths(footer: bytes) -> Iterator[list[_Node]]:
+    """The way to each leaf."""
+    above: list[list[_Node]] = [[]]  # of each node that is still to come, the next one last
+    place = thrift.field(footer, 0, _SCHEMA) or len(footer)
+    for at, (start, _) in enumerate(thrift.elements(footer, place)):
+        node = {number: value for number, _, value in thrift.starts(footer, start)}
         path = above.pop()
-        if at:  # the root is no node of a path
-            path = (*path, _number(footer, node, _REPETITION) == _OPTIONAL)
-        children = _number(footer, node, _NUM_CHILDREN) or 0
+        if at:  # the root is no part of a path
+            is_optional = thrift.integer(footer, node[_REPETITION]) == _OPTIONAL
+            path = [*path, (thrift.binary(footer, node[_NAME]), is_optional)]
+        children = thrift.integer(footer, node[_NUM_CHILDREN]) if _NUM_CHILDREN in node else 0
         above += [path] * children
         if not children:
             yield path
 
 
-def _histograms(footer: bytes, leaves: Container[int]) -> Iterator[tuple[int, list[int]]]:
-    """The number of entries of each definition level, by row group and leaf."""
-    for group in _elements(footer, 0, _ROW_GROUPS):
-        if not _number(footer, group, _NUM_ROWS):
-            continue
-        for leaf, chunk in enumerate(_elements(footer, group, _COLUMNS)):
-            if leaf in leaves:
-                levels = _elements(footer, chunk, *_DEFINITION_LEVELS)
-                yield leaf, [thrift.integer(footer, level) for level in levels]
+def _null_count(
+    footer: bytes, path: Sequence[_Node], depth: int, offsets: Sequence[int]
+) -> int | None:
+    level = sum(is_optional for _, is_optional in path[:depth])
+    names = [name for name, _ in path]
+    if len(names) > _MOST_NAMES:
+        return None
+    header = bytes([_PATH_HEADER, len(names) << 4 | thrift.BINARY])
+    needle = header + b"".join(thrift.varint(len(name)) + name for name in names)
+    start = total = 0
+    for offset in offsets:
+        start = _column(footer, needle, start, offset)
+        levels = [] if start < 0 else list(_levels(footer, start))
+        if len(levels) <= level:
+            return None
+        total += sum(levels[:level])
+        start += len(needle)
+    return total
 
 
-def _elements(footer: bytes, place: int, *numbers: int) -> list[int]:
-    """Where the elements of a list start, which is a field of a struct; none where it is not."""
-    start = thrift.field(footer, place, *numbers)
-    return [] if start is None else [at for at, _ in thrift.elements(footer, start)]
+def _column(footer: bytes, needle: bytes, start: int, offset: int) -> int:
+    """Where the path of a column stands whose data is at `offset`; -1 where there is none.
+
+    Values among the statistics may look like a path: what follows one must be a column.
+    """
+    while (start := footer.find(needle, start)) >= 0:
+        try:
+            place = thrift.field(footer, start, _DATA_PAGE_OFFSET, _ENCODINGS)
+            if place is not None and thrift.integer(footer, place) == offset:
+                return start
+        except (IndexError, ValueError):
+            pass
+        start += 1
+    return -1
 
 
-def _number(footer: bytes, place: int, number: int) -> int | None:
-    start = thrift.field(footer, place, number)
-    return None if start is None else thrift.integer(footer, start)
+def _levels(footer: bytes, start: int) -> Iterator[int]:
+    """How many entries each definition level has; none where the column does not tell."""
+    sizes = thrift.field(footer, start, _SIZE_STATISTICS, _ENCODINGS)
+    levels = None if sizes is None else thrift.field(footer, sizes, _DEFINITION_LEVELS)
+    for place, _ in () if levels is None else thrift.elements(footer, levels):
+        yield thrift.integer(footer, place)

@@ -27,7 +27,15 @@ def element(data: bytes, place: int) -> tuple[dict[int, tuple[int, bytes]], int]
 
 def fields(data: bytes, place: int) -> Iterator[tuple[int, int, int, int]]:
     """Each field of a struct: number, type, where its value starts and where it ends."""
-    number = 0
+    for number, kind, start in starts(data, place):
+        yield number, kind, start, _value_end(data, start, kind)
+
+
+def starts(data: bytes, place: int, number: int = 0) -> Iterator[tuple[int, int, int]]:
+    """As `fields`, without the ends: a value is stepped over when the next one is wanted.
+
+    `number` is that of the field before, where `place` is inside of the struct.
+    """
     while kind := data[place] & 15:
         delta = data[place] >> 4
         place += 1
@@ -36,20 +44,14 @@ def fields(data: bytes, place: int) -> Iterator[tuple[int, int, int, int]]:
         else:
             number = integer(data, place)
             place = read_varint(data, place)[1]
-        end = _value_end(data, place, kind)
-        yield number, kind, place, end
-        place = end
+        yield number, kind, place
+        place = _value_end(data, place, kind)
 
 
-def field(data: bytes, place: int, *numbers: int) -> int | None:
-    """Where a field's value starts; several numbers lead down through structs.  None: not there."""
-    for wanted in numbers:
-        starts = (start for number, _, start, _ in fields(data, place) if number == wanted)
-        found = next(starts, None)
-        if found is None:
-            return None
-        place = found
-    return place
+def field(data: bytes, place: int, wanted: int, number: int = 0) -> int | None:
+    """Where the value of a field starts; None where the struct does not have it."""
+    found = (start for each, _, start in starts(data, place, number) if each == wanted)
+    return next(found, None)
 
 
 def struct_bytes(found: Mapping[int, tuple[int, bytes]]) -> bytes:
@@ -75,7 +77,10 @@ def _value_end(data: bytes, place: int, kind: int, *, is_element: bool = False) 
             place = _value_end(data, place, element_kind, is_element=True)
         return place
     if kind == STRUCT:
-        return max((end for *_, end in fields(data, place)), default=place) + 1
+        while kind := data[place] & 15:
+            number_end = place + 1 if data[place] >> 4 else read_varint(data, place + 1)[1]
+            place = _value_end(data, number_end, kind)
+        return place + 1
     if kind == BINARY:
         length, place = read_varint(data, place)
         return place + length
@@ -129,7 +134,12 @@ def varint(value: int) -> bytes:
     return bytes(made)
 
 
+def binary(data: bytes, place: int) -> bytes:
+    """The bytes of a binary value."""
+    length, place = read_varint(data, place)
+    return data[place : place + length]
+
+
 def text(raw: bytes) -> str:
     """The text of a binary value."""
-    length, place = read_varint(raw, 0) if raw else (0, 0)
-    return raw[place : place + length].decode("utf-8", "replace")
+    return binary(raw, 0).decode("utf-8", "replace") if raw else ""
