@@ -243,7 +243,7 @@ def test_readers_see_the_table_s_schema_and_nothing_of_its_writers(
     assert found["c"].metadata == {"__CHAR_VARCHAR_TYPE_STRING": "varchar(5)"}
     assert isinstance(found["s"].dataType, StructType)
     assert found["s"].dataType.names == ["a", "none"]
-    assert (found["g"].metadata, found["d"].metadata) == ({}, {})
+    assert (found["g"].metadata, found["d"].metadata) == ({}, {"CURRENT_DEFAULT": "7"})
 
 
 def test_what_fails_while_a_query_runs_has_its_name(spark: SparkSession, table_path: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_delta import DeltaLog, enable
+from pyspark_delta import DeltaLog, DeltaTable, enable
 from pyspark_delta.errors import DeltaError
 from pyspark_delta.spark.jvm.file_index import sources_in
 from pyspark_delta.spark.snapshot_source import SnapshotSource
@@ -132,3 +135,46 @@ def test_a_path_to_a_partition_reads_that_partition(
     assert load(spark, f"{table_path}/p=a b").count() == 2
     assert load(spark, f"{table_path}/p=__HIVE_DEFAULT_PARTITION__/").count() == 1
     assert condition(spark, f"{table_path}/q=1") == "DELTA_TABLE_NOT_FOUND"
+
+
+def test_a_version_or_time_that_is_too_new_is_answered_with_the_newest(
+    spark: SparkSession, log: DeltaLog, table_path: Path, tmp_path: Path
+) -> None:
+    table, copy = f"delta.`{table_path}`", f"delta.`{tmp_path / 'cöpy 5%'}`"
+    handle, later = DeltaTable.forPath(enable(spark), str(table_path)), "2099-12-31"
+
+    def stream() -> None:
+        source = spark.readStream.format("delta").option("startingVersion", 9)
+        query = source.load(str(table_path)).writeStream.format("noop")
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    by_version: list[Callable[[], object]] = [
+        lambda: log.snapshot_at(9),
+        lambda: load(spark, table_path, versionAsOf=9),
+        lambda: load(spark, f"{table_path}@v9"),
+        lambda: spark.sql(f"SELECT * FROM {table} VERSION AS OF 9"),
+        lambda: handle.restoreToVersion(9),
+        lambda: spark.sql(f"RESTORE {table} TO VERSION AS OF 9"),
+        lambda: handle.cloneAtVersion(9, str(tmp_path / "cöpy 5%"), isShallow=True),
+        lambda: spark.sql(f"CREATE TABLE {copy} SHALLOW CLONE {table} VERSION AS OF 9"),
+        lambda: load(spark, table_path, readChangeFeed=True, startingVersion=9),
+        stream,
+    ]
+    for ask in by_version:
+        with pytest.raises(PySparkException if ask is stream else DeltaError) as caught:
+            ask()
+        found = str(caught.value)
+        assert re.search(r"newest is 3\b|log holds 0 to 3\b", found), found
+        assert "cleaned up" not in found
+    by_time: list[Callable[[], object]] = [
+        lambda: load(spark, table_path, timestampAsOf=later),
+        lambda: spark.sql(f"SELECT * FROM {table} TIMESTAMP AS OF '{later}'"),
+        lambda: handle.restoreToTimestamp(later),
+    ]
+    for ask in by_time:
+        with pytest.raises(DeltaError, match="newest version") as caught:
+            ask()
+        assert caught.value.condition in (
+            "DELTA_TIMESTAMP_GREATER_THAN_COMMIT",
+            "DELTA_CANNOT_RESTORE_TIMESTAMP_GREATER",
+        )

@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta import DeltaError, DeltaTable, enable
 from pyspark_delta.spark.catalog import resolve_table
+
+BEGIN, END = "messages begin", "messages end"
 
 
 def started(home: Path) -> SparkSession:
@@ -57,6 +59,38 @@ def check_converted(spark: SparkSession, home: Path) -> None:
         spark.sql("CONVERT TO DELTA texts")
 
 
+def check_quiet(spark: SparkSession, home: Path) -> None:
+    """Statements whose messages are kept apart on standard error: the test looks at them."""
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # Spark warns of it for streams
+    spark.sql("CREATE TABLE quiet (id BIGINT, s STRING) USING delta")
+    spark.sql("INSERT INTO quiet VALUES (1, 'a')")
+    spark.sparkContext.setLogLevel("WARN")
+    print(BEGIN, file=sys.stderr, flush=True)
+    merge = "MERGE INTO quiet t USING (SELECT 1L + rand() * 0 AS id) s ON t.id = s.id"
+    spark.sql(
+        f"{merge} WHEN MATCHED THEN UPDATE SET s = 'b' WHEN NOT MATCHED THEN INSERT (id) VALUES (0)"
+    )
+    spark.sql("ALTER TABLE quiet ADD COLUMNS (late INT)")
+
+    def upsert(batch: DataFrame, _: int) -> None:
+        target = DeltaTable.forName(batch.sparkSession, "quiet")
+        merge = target.alias("t").merge(batch.alias("s"), "t.id = s.id")
+        merge.whenMatchedUpdate(set={"s": "'c'"}).execute()
+
+    stream = spark.readStream.table("quiet").writeStream.foreachBatch(upsert)
+    stream = stream.option("checkpointLocation", str(home / "chäckpoint 5%"))
+    stream.trigger(availableNow=True).start().awaitTermination()
+    print(END, file=sys.stderr, flush=True)
+    # A logger that was off for a call is on again.
+    name = "org.apache.spark.sql.hive.HiveExternalCatalog"
+    assert spark._jvm is not None
+    assert spark._jvm.org.slf4j.LoggerFactory.getLogger(name).isWarnEnabled()
+    spark.sparkContext.setLogLevel("OFF")
+    assert not spark._jvm.org.slf4j.LoggerFactory.getLogger(name).isErrorEnabled()
+    assert spark.table("quiet").collect() == [(1, "c", None)]
+    assert [row.col_name for row in spark.sql("DESCRIBE quiet").collect()][2] == "late"
+
+
 def main(home: Path) -> None:
     spark = enable(started(home))
     assert spark.conf.get("spark.sql.catalogImplementation") == "hive"
@@ -81,6 +115,7 @@ def main(home: Path) -> None:
     assert not files.exists()
     assert spark.read.format("delta").load(str(outside)).count() == 4
     check_converted(spark, home)
+    check_quiet(spark, home)
     spark.stop()
 
 

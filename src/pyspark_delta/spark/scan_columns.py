@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+from pyspark_delta.kernel.protocol.column_defaults import EXISTS_DEFAULT
 from pyspark_delta.kernel.protocol.column_mapping import (
+    PARQUET_FIELD_ID_KEY,
     ColumnMappingMode,
     column_id,
     physical_name,
@@ -22,26 +25,15 @@ from pyspark_delta.kernel.protocol.types import (
 )
 from pyspark_delta.spark.jvm.table_plan import TableColumn, quoted_name
 
-_PARQUET_ID = "parquet.field.id"
-# Field metadata that is between the table and its writers, and not for those who read.
-_INTERNAL_PREFIXES = ("delta.columnMapping.", "delta.identity.")
-_INTERNAL = frozenset(
-    {"delta.generationExpression", "delta.typeChanges", "CURRENT_DEFAULT", "EXISTS_DEFAULT"}
-)
+# Field metadata that is between the table and its writers, and not for those who read.  A default
+# is shown, as delta-spark shows it; Spark's scans would fill in an EXISTS_DEFAULT.
+_INTERNAL_PREFIXES = ("delta.columnMapping.", "delta.identity.", "parquet.field.")
+_INTERNAL = frozenset({"delta.generationExpression", "delta.typeChanges", EXISTS_DEFAULT})
 
 
 def shown_schema(schema: StructType) -> StructType:
     """The schema that readers see: nothing in it is for writers."""
-    cleaned = map_fields(
-        schema,
-        lambda f: f.with_metadata_items(
-            {
-                key: None
-                for key in f.metadata
-                if key in _INTERNAL or key.startswith(_INTERNAL_PREFIXES)
-            }
-        ),
-    )
+    cleaned = map_fields(schema, lambda f: StructField(f.name, f.data_type, f.nullable, _shown(f)))
     assert isinstance(cleaned, StructType)
     return cleaned
 
@@ -49,11 +41,16 @@ def shown_schema(schema: StructType) -> StructType:
 def files_schema(schema: StructType, mode: ColumnMappingMode) -> StructType:
     """The columns as files have them: by their names there, by id where ids count, none void."""
     physical = physical_schema(_stored_fields(schema), mode)
-    if mode is ColumnMappingMode.ID:
-        changed = map_fields(physical, lambda f: f.with_metadata_items({_PARQUET_ID: column_id(f)}))
-        assert isinstance(changed, StructType)
-        physical = changed
-    return shown_schema(physical)
+    if mode is not ColumnMappingMode.ID:
+        return shown_schema(physical)
+    identified = map_fields(
+        physical,
+        lambda f: StructField(
+            f.name, f.data_type, f.nullable, {**_shown(f), PARQUET_FIELD_ID_KEY: column_id(f)}
+        ),
+    )
+    assert isinstance(identified, StructType)
+    return identified
 
 
 def differs_from_files(schema: StructType, mode: ColumnMappingMode) -> bool:
@@ -72,15 +69,25 @@ def table_columns(schema: StructType, mode: ColumnMappingMode) -> tuple[TableCol
             cast_to = as_nullable(StructType((shown,))).fields[0].data_type
         elif mode is not ColumnMappingMode.NONE and _has_fields(f.data_type):
             cast_to = shown.data_type
+        # Other columns take the metadata of the scan's, which is the same but for ids.
+        is_other = cast_to is not None or mode is ColumnMappingMode.ID
         found.append(
             TableColumn(
                 name=f.name,
                 expression=_made(scanned, f.data_type, mode),
                 cast_to=cast_to,
-                metadata=json.dumps(dict(shown.metadata)),
+                metadata=json.dumps(dict(shown.metadata)) if is_other else None,
             )
         )
     return tuple(found)
+
+
+def _shown(f: StructField) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in f.metadata.items()
+        if key not in _INTERNAL and not key.startswith(_INTERNAL_PREFIXES)
+    }
 
 
 def _made(scanned: str, data_type: DataType, mode: ColumnMappingMode) -> str:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructField as SparkStructField
 from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
+from pyspark_delta.kernel.protocol.column_defaults import without_defaults
 from pyspark_delta.kernel.protocol.generated_columns import with_generation_expression
 from pyspark_delta.kernel.protocol.identity_columns import with_identity
 from pyspark_delta.kernel.protocol.types import StructField, StructType
@@ -114,7 +115,9 @@ class TableBuilder:
             cols = SparkStructType(cols)
         if not isinstance(cols, SparkStructType):
             _refuse("cols", "a StructType or a list of StructField", cols)
-        self._columns.extend(stored_columns(JvmSession(self._spark), cols))
+        # The schema of a frame shows the defaults of the table it was read from.
+        columns = without_defaults(stored_columns(JvmSession(self._spark), cols))
+        self._columns.extend(columns)
         return self
 
     def partitionedBy(self, *cols: Names) -> Self:

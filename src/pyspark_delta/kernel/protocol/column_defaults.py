@@ -44,6 +44,11 @@ def without_exists_defaults(schema: StructType) -> StructType:
     return StructType(tuple(f.with_metadata_items({EXISTS_DEFAULT: None}) for f in schema))
 
 
+def without_defaults(schema: StructType) -> StructType:
+    """`schema` with columns that are null where nothing else is given."""
+    return StructType(tuple(with_default(f, None) for f in schema))
+
+
 def check_defaults(schema: StructType, supported: Collection[str], *, command: str) -> None:
     """Refuse defaults on a table whose `supported` features lack theirs, and illegal ones.
 

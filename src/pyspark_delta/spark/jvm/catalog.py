@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -19,6 +20,7 @@ from pyspark_delta.kernel.protocol.partition_values import (
 from pyspark_delta.kernel.protocol.schema_json import parse_type
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.silenced_logs import silenced_logs
 from pyspark_delta.spark.jvm.versions import default_arguments
 
 SESSION_CATALOG = "spark_catalog"
@@ -28,6 +30,12 @@ _TABLE_TYPES = f"{_CATALOG}.CatalogTableType$"
 # A property of our own: the catalog is believed where a log is not.
 _OUTSIDE = "pyspark_delta.outside"
 _PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+# Spark offers Hive the columns of every table, is refused for formats that Hive does not know, and
+# then keeps the columns in properties: the refusal is logged as an error, with its stack.
+_HIVE_LOGGERS = (
+    "org.apache.hadoop.hive.metastore.HiveAlterHandler",
+    "org.apache.spark.sql.hive.HiveExternalCatalog",
+)
 # Which fields of a CatalogTable these are, counted from 0.
 _CREATED, _COMMENT, _TRACKS_PARTITIONS = 8, 14, 17
 
@@ -127,7 +135,8 @@ def replace_schema(jvm: JvmSession, entry: CatalogEntry, schema: StructType) -> 
     """Let the catalog show these columns, unless it does already."""
     new = jvm.data_type(schema)
     if not new.equals(entry.handle.schema()):
-        _catalog(jvm).alterTableSchema(entry.handle.identifier(), new)
+        with silenced_logs(jvm, _HIVE_LOGGERS) if _is_hive(jvm) else nullcontext():
+            _catalog(jvm).alterTableSchema(entry.handle.identifier(), new)
 
 
 def replace_properties(
@@ -297,6 +306,10 @@ def path_table(
         table, jvm.some(database), jvm.some(catalog)
     )
     return _catalog_table(jvm, identifier, location or table, False, schema, None)
+
+
+def _is_hive(jvm: JvmSession) -> bool:
+    return jvm.spark.conf.get("spark.sql.catalogImplementation", None) == "hive"
 
 
 def _catalog(jvm: JvmSession) -> Any:

@@ -66,7 +66,9 @@ def release(checkpointed: DataFrame) -> None:
     """Give back what a local checkpoint holds."""
     plan = checkpointed._jdf.queryExecution().analyzed()
     if plan.getClass().getSimpleName() == "LogicalRDD":
-        plan.rdd().unpersist(False)
+        rdd = plan.rdd()
+        # Not `RDD.unpersist`: it warns that the rows cannot be computed again.
+        rdd.sparkContext().unpersistRDD(rdd.id(), False)
 
 
 def running_once(jvm: JvmSession, frame: DataFrame) -> DataFrame:

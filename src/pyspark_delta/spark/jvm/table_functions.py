@@ -39,7 +39,10 @@ def install_table_functions(jvm: JvmSession, functions: Mapping[str, TableFuncti
     described = jvm.java_class("org.apache.spark.sql.catalyst.expressions.ExpressionInfo")
     for name, function in functions.items():
         info = described("org.apache.spark.sql.catalyst.plans.logical.LeafNode", name)
-        registry.registerFunction(_identifier(jvm, name), info, _Builder(jvm, function))
+        identifier = _identifier(jvm, name)
+        # A copy of a session has the functions already; Spark warns of one that is replaced.
+        registry.dropFunction(identifier)
+        registry.registerFunction(identifier, info, _Builder(jvm, function))
 
 
 def remove_table_functions(jvm: JvmSession, names: Sequence[str]) -> None:

@@ -36,13 +36,14 @@ _MADE = Event()
 class TableColumn:
     """A column of the table: its name, and the SQL that makes it of the scan's columns.
 
-    `cast_to` is set when names inside of it differ too.  `metadata` is JSON, for a cast column.
+    `cast_to` is set when names inside of it differ too.  `metadata` is JSON, and None for a column
+    that has the metadata of what it is made of.
     """
 
     name: str
     expression: str
     cast_to: DataType | None = None
-    metadata: str = "{}"
+    metadata: str | None = None
 
 
 def metadata_name(columns: Iterable[str]) -> str:
@@ -87,14 +88,15 @@ def with_columns(jvm: JvmSession, plan: Any, columns: Sequence[TableColumn]) -> 
     """The table's columns and no others, in this order."""
     parser = jvm.session.sessionState().sqlParser()
     selected = parser.parsePlan("SELECT " + ", ".join(map(_select_item, columns)))
-    casts = {i: column for i, column in enumerate(columns) if column.cast_to is not None}
-    if not casts:
+    if all(column.metadata is None for column in columns):
         return selected.withNewChildren(jvm.seq([plan]))
     made = items(selected.projectList())
-    for i, column in casts.items():
-        assert column.cast_to is not None
-        value = _cast(jvm, made[i].child(), column.cast_to)
-        made[i] = _alias(jvm, value, column.name, column.metadata)
+    for i, column in enumerate(columns):
+        if column.metadata is not None:
+            value = made[i].child()
+            if column.cast_to is not None:
+                value = _cast(jvm, value, column.cast_to)
+            made[i] = _alias(jvm, value, column.name, column.metadata)
     return jvm.java_class(f"{_PLANS}.Project")(jvm.seq(made), plan)
 
 

@@ -8,6 +8,7 @@ from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.kernel.protocol.actions import Protocol
+from pyspark_delta.kernel.protocol.column_defaults import without_defaults
 from pyspark_delta.kernel.protocol.column_mapping import without_mapping
 from pyspark_delta.kernel.protocol.properties import PROPERTIES
 from pyspark_delta.kernel.protocol.types import StructType
@@ -85,11 +86,13 @@ def _source(spark: SparkSession, statement: LikeStatement, source: TableName | N
         return _delta_source(spark, source)
     if source is None or source.entry is None:
         # A temporary view, or nothing: then the error is Spark's own.
-        schema = spark.table(quoted_name(statement.source)).schema
-        return _Source(schema=stored_columns(JvmSession(spark), schema))
+        shown = spark.table(quoted_name(statement.source)).schema
+        return _Source(schema=without_defaults(stored_columns(JvmSession(spark), shown)))
     entry = source.entry
+    schema = entry_schema(entry)
     return _Source(
-        schema=entry_schema(entry),
+        # A view shows the defaults of the table below it, and has none.
+        schema=without_defaults(schema) if entry.is_view else schema,
         partition_by=entry_partition_schema(entry).names,
         comment=entry_comment(entry),
         properties={} if entry.is_view else entry_properties(JvmSession(spark), entry),
