@@ -55,12 +55,13 @@ class _Source:
     """Where a column's statistics are in a footer.
 
     `places` are its leaves: none when files of the layout lack the column.  A collection tells of
-    nulls only when there is none below it.
+    nulls only when there is none below it, and the writer counts them there (`counts_nulls`).
     """
 
     column: StatsColumn
     places: tuple[int, ...]
     is_collection: bool = False
+    counts_nulls: bool = True
     low: _Writing | None = None
     high: _Writing | None = None
 
@@ -154,7 +155,7 @@ def _column_texts(source: _Source, footer: FileFooter) -> tuple[str | None, str 
         # Footers count nulls of the leaves below, among them those of empty collections: only
         # that there is none of them says something about the column.
         counts = {footer.bounds[place][2] for place in source.places}
-        return None, None, "0" if counts == {0} else None
+        return None, None, "0" if source.counts_nulls and counts == {0} else None
     least, greatest, nulls = footer.bounds[source.places[0]]
     return (
         None if least is None or source.low is None else source.low(least),
@@ -185,8 +186,8 @@ def _sources(
             continue
         leaf = layout.leaves[places[0]]
         if leaf.is_repeated:
-            if layout.counts_nulls_in_collections:
-                yield _Source(column, tuple(places), is_collection=True)
+            counts = layout.counts_nulls_in_collections
+            yield _Source(column, tuple(places), is_collection=True, counts_nulls=counts)
         elif len(places) == 1:
             low, high = _writings(leaf, column.data_type, prefix_length)
             yield _Source(column, tuple(places), low=low, high=high)
