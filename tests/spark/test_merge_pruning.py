@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pyspark_delta import DeltaTable, disable, enable
+from pyspark_delta.errors.table import DataFileError
 from pyspark_delta.kernel.log.frames import add_files
 from tests.support.tables import table_log
 
@@ -93,7 +93,7 @@ def test_files_are_opened_where_their_rows_may_mean_something(
 ) -> None:
     two_days(spark, table_path)
     lose_day(table_path, 2)
-    with pytest.raises(Py4JJavaError, match="FILE_NOT_EXIST"):
+    with pytest.raises(DataFileError, match="DELTA_FILE_NOT_FOUND_DETAILED"):
         merged(spark, table_path, clauses)
     assert table_log(table_path).snapshot.version == 1
 

@@ -18,6 +18,7 @@ DeltaError                                       condition, parameters, sqlstate
 ├── AppendOnlyError                              append, or change the property
 ├── InvalidPredicateError (ValueError)           correct the predicate
 ├── OperationNotAllowedError                     use another table or operation
+├── JobFailedError                               correct the cause, run the command again
 ├── CommitStateUnknownError                      keep the files, look into the log
 ├── TooManyAttemptsError                         try again later
 ├── PostCommitHookError                          nothing: the commit stands
@@ -78,6 +79,7 @@ from pyspark_delta.errors.table import (
     DeletionVectorError,
     InvalidActionsError,
     InvalidPredicateError,
+    JobFailedError,
     OperationNotAllowedError,
     PartitionValueError,
     PostCommitHookError,
@@ -112,6 +114,7 @@ __all__ = [
     "FileMissingError",
     "InvalidActionsError",
     "InvalidPredicateError",
+    "JobFailedError",
     "MetadataChangedException",
     "NothingWrittenError",
     "OperationNotAllowedError",

@@ -87,6 +87,10 @@ class PostCommitHookError(DeltaError):
     """
 
 
+class JobFailedError(DeltaError):
+    """A Spark job of a command failed or was cancelled; `__cause__` is Spark's error."""
+
+
 class OperationNotAllowedError(DeltaError):
     """What was asked does not apply to this table."""
 

@@ -36,6 +36,7 @@ from pyspark_delta.spark.commands.dml_rows import (
 )
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.job_failures import typed_jobs
 from pyspark_delta.spark.jvm.named_rows import Called
 from pyspark_delta.spark.located_rows import located_rows
 from pyspark_delta.spark.staged_files import StagedFiles
@@ -43,6 +44,7 @@ from pyspark_delta.spark.table_reads import TableReads
 from pyspark_delta.spark.transactions import start_transaction
 
 
+@typed_jobs
 def run_delete(
     spark: SparkSession, log: DeltaLog, condition: Column | None = None, *, alias: Called = None
 ) -> Affected:

@@ -50,6 +50,7 @@ from pyspark_delta.spark.commands.replaced_rows import hidden_columns
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.jvm.frame_facts import release
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.job_failures import typed_jobs
 from pyspark_delta.spark.jvm.moments import Moment
 from pyspark_delta.spark.located_rows import LocatedRows, located_rows
 from pyspark_delta.spark.staged_files import StagedFiles
@@ -70,6 +71,7 @@ class MergeResult:
     has_new_schema: bool = False
 
 
+@typed_jobs
 def run_merge(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> MergeResult:
     """Run a MERGE and commit it; once more when rows that were kept for it are lost."""
     check_clauses(request.clauses)

@@ -48,6 +48,7 @@ from pyspark_delta.spark.commands.partition_filter import files_of_partitions
 from pyspark_delta.spark.commands.user_metadata import session_user_metadata
 from pyspark_delta.spark.curve_keys import Curve, CurveColumn
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.job_failures import typed_jobs
 from pyspark_delta.spark.optimize_frame import OptimizeReport
 from pyspark_delta.spark.progress import Progress, progress
 from pyspark_delta.spark.staged_files import StagedFiles
@@ -76,6 +77,7 @@ class OptimizeRequest:
         return "OPTIMIZE" if self.choose is None else "REORG"
 
 
+@typed_jobs
 def run_optimize(spark: SparkSession, log: DeltaLog, request: OptimizeRequest) -> OptimizeReport:
     """Write files anew as asked, and commit that; nothing is committed where nothing is due."""
     started_ms = log.now_ms()

@@ -29,6 +29,7 @@ from pyspark_delta.kernel.txn.prepare import REMOVE_COLUMN_MAPPING
 from pyspark_delta.spark.chosen_rows import chosen_rows
 from pyspark_delta.spark.commands.replaced_rows import hidden_columns, tracked
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.job_failures import typed_jobs
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.writer import stage
 
@@ -47,6 +48,7 @@ def is_mapped(metadata: Metadata) -> bool:
     return mode != "none" or has_mapping(metadata.schema)
 
 
+@typed_jobs
 def run_remove_column_mapping(spark: SparkSession, log: DeltaLog, *, keeps_property: bool) -> int:
     """Write every file anew without a mapping; the version that did.
 

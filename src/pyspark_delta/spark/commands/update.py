@@ -53,6 +53,7 @@ from pyspark_delta.spark.commands.dml_rows import (
 )
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.job_failures import typed_jobs
 from pyspark_delta.spark.jvm.named_rows import Called, named_rows
 from pyspark_delta.spark.located_rows import located_rows
 from pyspark_delta.spark.reader import read_snapshot
@@ -63,6 +64,7 @@ from pyspark_delta.spark.transactions import start_transaction
 _SPARK_SAYS = ("DELTA_MISSING_SET_COLUMN", "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE")
 
 
+@typed_jobs
 def run_update(
     spark: SparkSession,
     log: DeltaLog,

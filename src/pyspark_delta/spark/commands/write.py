@@ -46,6 +46,7 @@ from pyspark_delta.spark.commands.write_history import write_metrics, write_oper
 from pyspark_delta.spark.commands.write_options import WriteOptions
 from pyspark_delta.spark.commands.write_request import WriteRequest
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.job_failures import typed_jobs
 from pyspark_delta.spark.jvm.target_alias import without_alias
 from pyspark_delta.spark.recorded_stats import with_recorded_stats
 from pyspark_delta.spark.staged_files import StagedFiles
@@ -61,6 +62,7 @@ from pyspark_delta.spark.table_rows import (
 from pyspark_delta.spark.writer import stage
 
 
+@typed_jobs
 def run_write(
     spark: SparkSession,
     log: DeltaLog,

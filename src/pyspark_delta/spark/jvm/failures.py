@@ -24,7 +24,7 @@ _WRAPPERS = frozenset({"TASK_WRITE_FAILED"})
 def messages(error: BaseException) -> Iterator[str]:
     """What every exception in the chain says, the outermost first."""
     yield str(error)
-    for cause in _causes(error):
+    for cause in causes(error):
         yield str(cause.getMessage())
 
 
@@ -32,7 +32,7 @@ def innermost(error: BaseException) -> BaseException:
     """The error that Spark wrapped because it happened in a task that wrote; else the same one."""
     if _condition(error) not in _WRAPPERS:
         return error
-    for cause in _causes(error):
+    for cause in causes(error):
         converted: BaseException = convert_exception(cause)
         if _condition(converted) not in {None, *_WRAPPERS}:
             return converted
@@ -48,7 +48,8 @@ def _condition(error: BaseException) -> str | None:
     return None
 
 
-def _causes(error: BaseException) -> Iterator[Any]:
+def causes(error: BaseException) -> Iterator[Any]:
+    """The Java exceptions behind an error, the outermost first."""
     found: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     for _ in range(_DEEPEST):
         if found is None:

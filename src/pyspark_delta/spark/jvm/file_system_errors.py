@@ -51,7 +51,12 @@ _SYSTEM_REFUSALS = tuple(os.strerror(code) for code in sorted(ERROR_CODES))
 def system_refusal(error: Exception) -> str | None:
     """The operating system's answer by which it refuses a write, if Java's text ends in one."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    text = "" if java is None else str(java.getMessage()).rstrip(")")
+    return None if java is None else system_refusal_in(str(java.getMessage()))
+
+
+def system_refusal_in(message: str) -> str | None:
+    """The same for the message of a Java exception."""
+    text = message.rstrip(")")
     return next((answer for answer in _SYSTEM_REFUSALS if text.endswith(answer)), None)
 
 

@@ -36,6 +36,7 @@ from pyspark_delta.spark.commands.write_request import WriteRequest
 from pyspark_delta.spark.jvm.failures import GATEWAY_FAILURES
 from pyspark_delta.spark.jvm.file_index import sources_in
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.job_failures import typed_job_failures
 from pyspark_delta.spark.jvm.sql_metrics import MetricKind, PlanMetrics
 from pyspark_delta.spark.jvm.stream_writer import BatchSink, running_query_id
 from pyspark_delta.spark.options import DeltaOptions
@@ -118,6 +119,10 @@ class DeltaSink(BatchSink):
 
     def add_batch(self, batch_id: int, data: DataFrame) -> None:
         """Commit one batch, unless the table has it already."""
+        with typed_job_failures(data.sparkSession):
+            self._add_batch(batch_id, data)
+
+    def _add_batch(self, batch_id: int, data: DataFrame) -> None:
         txn = self.delta_log.start_transaction()
         jvm = JvmSession(data.sparkSession)
         query_id = running_query_id(jvm)
