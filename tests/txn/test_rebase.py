@@ -29,6 +29,7 @@ from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import LONG, STRING, StructField, StructType
 from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.kernel.txn.commit import CommitSettings
 from pyspark_delta.kernel.txn.committer import (
     Beaten,
     Committed,
@@ -440,7 +441,7 @@ class AlwaysLate(Committer):
 def test_a_commit_gives_up_after_as_many_lost_races_as_it_is_allowed() -> None:
     log = new_table()
     transaction = OptimisticTransaction(
-        log, log.snapshot, committer=AlwaysLate(log.store), attempts=3
+        log, log.snapshot, committer=AlwaysLate(log.store), settings=CommitSettings(attempts=3)
     )
     with pytest.raises(TooManyAttemptsError) as caught:
         transaction.commit([add("mine")], "WRITE")

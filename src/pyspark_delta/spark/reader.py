@@ -29,6 +29,7 @@ from pyspark_delta.spark.jvm.table_plan import (
     without_deleted_rows,
 )
 from pyspark_delta.spark.scan_columns import differs_from_files, files_schema, table_columns
+from pyspark_delta.spark.settings import STATS_SKIPPING
 from pyspark_delta.spark.snapshot_source import BASE_ROW_ID, ROW_VERSION, VECTOR, SnapshotSource
 
 TIME_ZONE = "spark.sql.session.timeZone"
@@ -60,6 +61,7 @@ def read_snapshot(
         session_zone(spark),
         is_time_travel=is_time_travel,
         allowed=lambda: allowed_stores(spark),
+        skips_by_stats=lambda: STATS_SKIPPING.value(spark) is not False,
     )
     return read_source(JvmSession(spark), source)
 

@@ -31,6 +31,7 @@ from pyspark_delta.spark.patches import (
     writers,
     writers_v2,
 )
+from pyspark_delta.spark.session_settings import warn_of_unused
 from pyspark_delta.spark.spark_errors import spark_errors
 
 
@@ -82,6 +83,7 @@ def enable(spark: SparkSession) -> SparkSession:
             undo.callback(_restore, place)
         turn_on(spark)
         undo.pop_all()
+    warn_of_unused(spark)
     return spark
 
 

@@ -64,7 +64,8 @@ class SnapshotSource(ScanSource):
 
     `reads` says what queries over it were planned to read; a transaction that writes what was
     read here depends on it, unless the version was asked for by itself (`is_time_travel`).
-    `allowed` gives the places outside of the table that its log may name.
+    `allowed` gives the places outside of the table that its log may name, `skips_by_stats` says
+    whether statistics may rule files out.
     """
 
     keeps_files_apart = False
@@ -81,9 +82,11 @@ class SnapshotSource(ScanSource):
         *,
         is_time_travel: bool = False,
         allowed: Callable[[], Sequence[LogStore]] = tuple,
+        skips_by_stats: Callable[[], bool] = lambda: True,
     ) -> None:
         self.snapshot = snapshot
         self._allowed = allowed
+        self._skips_by_stats = skips_by_stats
         self.is_time_travel = is_time_travel
         self.reads: list[ScanRead] = []
         self._time_zone = time_zone
@@ -129,7 +132,10 @@ class SnapshotSource(ScanSource):
         exact = self._all_of(p for p in on_partitions if not p.has_unknown)
         whole = self._all_of([*on_partitions, *map(self._predicate, data_filters)])
         implied = implied_partition_filter(whole, self.snapshot.metadata)
-        plan = self._planned(self._all_of([whole, implied]))
+        chosen = self._all_of([whole, implied])
+        if not chosen.is_true and not self._skips_by_stats():
+            chosen, _ = chosen.split(self.snapshot.metadata.partition_columns)
+        plan = self._planned(chosen)
         files, partitions = plan.files, plan.partitions
         if not exact.is_true:
             passed = pc.fill_null(evaluate(exact, partitions), False)

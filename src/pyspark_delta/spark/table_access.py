@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from threading import Lock
 from urllib.parse import unquote
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from pyspark.sql import SparkSession
 
@@ -30,12 +30,14 @@ from pyspark_delta.kernel.storage.uris import (
     canonical_scheme,
     redacted_uri,
 )
+from pyspark_delta.kernel.txn.commit import CommitSettings
 from pyspark_delta.kernel.txn.delta_log import CACHE_SIZE, DeltaLog
 from pyspark_delta.spark.hadoop_credentials import file_system_options, storage_options
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.hadoop_conf import default_file_system, properties, qualified_location
 from pyspark_delta.spark.jvm.hadoop_store import HadoopStore
+from pyspark_delta.spark.session_settings import commit_settings
 
 _SCHEME = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.\-]+):(?=/)|(file):)", re.IGNORECASE)
 _LOCAL = "file"
@@ -75,10 +77,10 @@ def open_log(
             raise _invalid(location, "it names another host; write file:///path")
         local = DeltaLog.for_table(path or "/")
         local.hook_seconds = SETTLED_SECONDS
-        return local
+        return _with_settings(spark, local)
     bucket_scheme, bucket = _bucket(scheme, authority)
     if bucket_scheme == _KERNEL_ONLY:
-        return DeltaLog.for_table(absolute_uri(bucket_scheme, bucket, path))
+        return _with_settings(spark, DeltaLog.for_table(absolute_uri(bucket_scheme, bucket, path)))
     if bucket_scheme not in PROVIDERS:
         log = _hadoop_log(spark, location, given)
     else:
@@ -88,6 +90,21 @@ def open_log(
         _remember_spelling(jvm, scheme, authority)
     if given:
         _GIVEN[log.store] = given
+    return _with_settings(spark, log)
+
+
+def _with_settings(spark: SparkSession, log: DeltaLog) -> DeltaLog:
+    """The log, whose commits from here on have the settings of the session.
+
+    A log is shared by sessions and outlives them, so it does not hold one.
+    """
+    session = ref(spark)
+
+    def settings() -> CommitSettings:
+        found = session()
+        return CommitSettings() if found is None else commit_settings(found)
+
+    log.commit_settings = settings
     return log
 
 

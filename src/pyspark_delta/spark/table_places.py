@@ -22,7 +22,11 @@ from pyspark_delta.kernel.ops.creation_note import (
     read_creation_note,
     write_creation_note,
 )
-from pyspark_delta.kernel.protocol.properties import validate_properties
+from pyspark_delta.kernel.protocol.feature_upgrade import is_protocol_property
+from pyspark_delta.kernel.protocol.properties import (
+    IGNORE_PROTOCOL_DEFAULTS,
+    validate_properties,
+)
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.catalog import (
     TableName,
@@ -226,7 +230,10 @@ def new_table_properties(spark: SparkSession, given: Mapping[str, str]) -> dict[
         for key, value in session.items()
         if key.startswith(_DEFAULTS_PREFIX)
     }
-    return {
-        **validate_properties(defaults, allow_arbitrary=allow_arbitrary),
-        **validate_properties(given, allow_arbitrary=allow_arbitrary),
-    }
+    chosen = validate_properties(defaults, allow_arbitrary=allow_arbitrary)
+    own = validate_properties(given, allow_arbitrary=allow_arbitrary)
+    ignores = IGNORE_PROTOCOL_DEFAULTS.key
+    if {**chosen, **own}.get(ignores, "false").lower() == "true":
+        kept = {key: value for key, value in chosen.items() if not is_protocol_property(key)}
+        chosen = {**kept, ignores: "true"}
+    return {**chosen, **own}

@@ -59,6 +59,7 @@ from pyspark_delta.spark.jvm.file_writer import WrittenFile, write_files
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.projection import Projected, project
 from pyspark_delta.spark.parquet_field_ids import needs_nested_ids, with_nested_ids
+from pyspark_delta.spark.settings import STRING_PREFIX
 from pyspark_delta.spark.staged_files import discard
 from pyspark_delta.spark.table_access import hadoop_location
 
@@ -95,6 +96,8 @@ def stage(
     types = _partition_types(metadata)
     has_vectors = "deletionVectors" in supported_features(protocol)
     prefix = property_value(metadata.configuration, STRING_PREFIX_LENGTH)
+    if prefix is None:
+        prefix = STRING_PREFIX.value(jvm.spark)
     tags = file_tags(metadata)
 
     def add(file: WrittenFile, footer: FooterStats) -> AddFile:

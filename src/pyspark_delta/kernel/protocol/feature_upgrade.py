@@ -243,6 +243,12 @@ def with_required(names: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def is_protocol_property(key: str) -> bool:
+    """Whether a property asks for a protocol, and is stored as one."""
+    lowered = key.lower()
+    return lowered.startswith(FEATURE_PREFIX) or lowered in {r.key.lower() for r in _PROTOCOL_ROWS}
+
+
 _PROTOCOL_ROWS: tuple[Property[object], ...] = (
     MIN_READER_VERSION,
     MIN_WRITER_VERSION,

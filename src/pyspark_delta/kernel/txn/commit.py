@@ -32,6 +32,19 @@ _READ_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitSettings:
+    """What holds for the commits of a transaction, and for what follows them.
+
+    `checkpoint_part_size` is how many file actions a file of a checkpoint holds at most.
+    """
+
+    attempts: int = DEFAULT_ATTEMPTS
+    checkpoint_part_size: int | None = None
+    records_metrics: bool = True
+    writes_checksum: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """A commit that stands, as it was written in the end.
 

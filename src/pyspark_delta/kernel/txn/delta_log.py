@@ -26,7 +26,7 @@ from pyspark_delta.kernel.machine import random_uuid, system_now_ms
 from pyspark_delta.kernel.scan.readable import ReadableSnapshot
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.resolve import canonical_uri, store_for
-from pyspark_delta.kernel.txn.commit import DEFAULT_ATTEMPTS
+from pyspark_delta.kernel.txn.commit import DEFAULT_ATTEMPTS, CommitSettings
 from pyspark_delta.kernel.txn.committer import Committer, FileSystemCommitter
 from pyspark_delta.kernel.txn.hooks import HookRunner, checkpoint, shared_runner
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
@@ -58,8 +58,10 @@ class DeltaLog(TableLog):
         self._committer = committer or FileSystemCommitter(store)
         self._new_uuid = new_uuid
         self._engine = engine
-        self.attempts = attempts
-        """How many races a commit may lose before it gives up."""
+        self.commit_settings: Callable[[], CommitSettings] = lambda: CommitSettings(
+            attempts=attempts
+        )
+        """What holds for the commits of a transaction, looked up when it starts."""
         self.hook_seconds = 0.0
         """How long a commit waits for the checksum and the checkpoint that follow it."""
 
@@ -142,7 +144,7 @@ class DeltaLog(TableLog):
             hooks=self._hooks,
             new_uuid=self._new_uuid,
             engine=self._engine,
-            attempts=self.attempts,
+            settings=self.commit_settings(),
             hook_seconds=self.hook_seconds,
             time_zone=time_zone,
         )

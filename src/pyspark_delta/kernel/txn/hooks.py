@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Condition, Lock, Thread, current_thread
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -59,6 +59,7 @@ from pyspark_delta.kernel.protocol.properties import (
     SYMLINK_MANIFEST,
     property_value,
 )
+from pyspark_delta.kernel.txn.commit import CommitSettings
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class CommitEvent:
     metadata: Metadata
     actions: tuple[Action, ...]
     snapshot: Snapshot | None
+    settings: CommitSettings = field(default_factory=CommitSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +180,8 @@ class _Maintenance:
         if known is not None and known.num_files != snapshot.num_files:
             self._wrong[log] = event.version
             self._known.pop(log, None)
-        checkpoint(log, snapshot)
-        if known is None:
+        checkpoint(log, snapshot, part_size=event.settings.checkpoint_part_size)
+        if known is None and event.settings.writes_checksum:
             write_checksum(store, event.version, _checksum_of(snapshot, event.actions))
 
     def run_checksum(self, event: CommitEvent) -> None:
@@ -300,13 +302,21 @@ def compaction_hook(every: int) -> Hook:
     return Hook("log compaction", lambda event: (event.version + 1) % every == 0, run)
 
 
+def _writes_checksum(event: CommitEvent) -> bool:
+    return event.settings.writes_checksum
+
+
 def default_hooks() -> tuple[Hook, ...]:
     """The hooks of every table, in the order in which they run."""
     maintenance = _Maintenance()
     manifests = _Manifests()
     return (
         Hook("symlink manifests", manifests.is_due, manifests.run, in_line=True),
-        Hook("version checksum", lambda event: True, maintenance.run_checksum),
+        Hook(
+            "version checksum",
+            lambda event: event.settings.writes_checksum,
+            maintenance.run_checksum,
+        ),
         Hook("checkpoint", is_checkpoint_due, maintenance.run_checkpoint, newest_only=True),
         Hook("log clean-up", _is_cleanup_due, _run_cleanup, newest_only=True),
     )

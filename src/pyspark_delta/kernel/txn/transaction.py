@@ -31,7 +31,7 @@ from pyspark_delta.kernel.scan.binding import BoundPredicate
 from pyspark_delta.kernel.scan.plan import chosen_adds, select_files
 from pyspark_delta.kernel.scan.predicates import TRUE, Predicate
 from pyspark_delta.kernel.txn.commit import (
-    DEFAULT_ATTEMPTS,
+    CommitSettings,
     Written,
     check_not_cleaned_up,
     commit,
@@ -80,7 +80,7 @@ class OptimisticTransaction:
         hooks: HookRunner | None = None,
         new_uuid: Callable[[], str] = random_uuid,
         engine: str | None = None,
-        attempts: int = DEFAULT_ATTEMPTS,
+        settings: CommitSettings | None = None,
         hook_seconds: float = 0.0,
         time_zone: str = "UTC",
     ) -> None:
@@ -91,7 +91,7 @@ class OptimisticTransaction:
         self._hooks = hooks
         self._new_uuid = new_uuid
         self._engine = engine or engine_info()
-        self._attempts = attempts
+        self._settings = settings or CommitSettings()
         self._hook_seconds = hook_seconds
         self._started_ms = log.now_ms()
         self._old: Definition | None = definition_of(snapshot)
@@ -370,7 +370,7 @@ class OptimisticTransaction:
             protocol=self._protocol,
             actions=actions,
             operation=as_operation(operation),
-            metrics=metrics or {},
+            metrics=(metrics or {}) if self._settings.records_metrics else {},
             tags=tags or {},
             user_metadata=user_metadata,
             engine_info=self._engine,
@@ -385,7 +385,7 @@ class OptimisticTransaction:
             prepared,
             self._committer,
             self.log.store,
-            attempts=self._attempts,
+            attempts=self._settings.attempts,
             now_ms=self.log.now_ms,
             new_uuid=self._new_uuid,
         )
@@ -431,6 +431,7 @@ class OptimisticTransaction:
             metadata=written.prepared.metadata,
             actions=written.committed.actions,
             snapshot=snapshot,
+            settings=self._settings,
         )
         try:
             self._hooks.submit(event)
