@@ -72,10 +72,10 @@ def test_every_query_sees_the_newest_version(
     spark.sql(f"CREATE TABLE t USING delta LOCATION '{table_path}'")
     spark.sql("CREATE VIEW v AS SELECT id + 1 AS x FROM t")
     spark.sql("CREATE TEMP VIEW tv AS SELECT max(id) AS m FROM t")
-    pinned = spark.table("t")
+    held = spark.table("t")
     assert spark.table("v").count() == 2
     append(spark, table_path, 2, 5)
-    assert (spark.table("t").count(), pinned.count()) == (5, 2)
+    assert (spark.table("t").count(), held.count()) == (5, 5)
     assert rows(spark.sql("SELECT count(*), max(x) FROM v")) == [(5, 5)]
     assert rows(spark.table("tv")) == [(4,)]
     assert spark.range(1).select(functions.expr(f"(SELECT max(id) FROM {db}.t)")).first()[0] == 4

@@ -25,7 +25,7 @@ from pyspark_delta.kernel.protocol.types import (
 from pyspark_delta.kernel.protocol.types import StructType as KernelStruct
 from pyspark_delta.spark.jvm.file_index import FileIndexProxy, sources_in
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.snapshot_source import SnapshotSource
+from pyspark_delta.spark.newest_source import NewestSource
 from tests.support.tables import append, create_table, delete_positions
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("v", pa.int32())])
@@ -137,7 +137,7 @@ def test_both_sides_of_a_self_join_tell_their_row_ids(
     assert union.select("_metadata.row_id").distinct().count() == 20
 
 
-def test_plans_compare_by_version_and_caches_are_found(
+def test_plans_compare_by_table_or_version_and_caches_are_found(
     spark: SparkSession, table_path: Path
 ) -> None:
     log = two_files(table_path)
@@ -149,14 +149,20 @@ def test_plans_compare_by_version_and_caches_are_found(
         assert "InMemoryTableScan" in again._jdf.queryExecution().executedPlan().toString()
         append(log, rows(20, 21, "new"))
         newer = load(spark, table_path)
-        assert not table.sameSemantics(newer)
-        assert (table.count(), newer.count()) == (20, 21)
+        assert table.sameSemantics(newer)
+        assert (table.count(), newer.count()) == (20, 20)  # another process's row is not cached
+        versions = [spark.read.format("delta").option("versionAsOf", v) for v in (2, 3)]
+        second, third = (each.load(str(table_path)) for each in versions)
+        assert not second.sameSemantics(third)
+        assert not third.sameSemantics(newer)
+        assert (second.count(), third.count()) == (20, 21)
     finally:
         table.unpersist()
-    assert table.join(again, table["id"] == again["id"]).count() == 20
-    statistics = table._jdf.queryExecution().optimizedPlan().stats()
-    assert int(str(statistics.sizeInBytes())) == log.snapshot_at(version=2).size_in_bytes
-    small = table._jdf.queryExecution().toString()
+    assert table.join(again, table["id"] == again["id"]).count() == 21
+    fresh = table.select("*")
+    statistics = fresh._jdf.queryExecution().optimizedPlan().stats()
+    assert int(str(statistics.sizeInBytes())) == log.snapshot_at(version=3).size_in_bytes
+    small = fresh._jdf.queryExecution().toString()
     assert "FileScan parquet" in small
 
 
@@ -166,12 +172,12 @@ def test_what_a_frame_reads_is_known(spark: SparkSession, table_path: Path, tmp_
     two_files(other)
     first, second = load(spark, table_path), load(spark, other)
     found = sources_in(first.where("id > 5").join(second, "id"))
-    assert [type(source) for source in found] == [SnapshotSource] * 2
+    assert [type(source) for source in found] == [NewestSource] * 2
     assert {Path(source.root.removeprefix("file:")) for source in found} == {table_path, other}
     first.createOrReplaceTempView("first")
     inner = spark.sql("SELECT * FROM range(3) r WHERE r.id IN (SELECT id FROM first WHERE v > 1)")
     [source] = sources_in(inner)
-    assert isinstance(source, SnapshotSource)
+    assert isinstance(source, NewestSource)
     assert inner.count() == 1
     assert source.snapshot.version == 2
     assert any("v > 1" in read.filter.to_sql() for read in source.reads)

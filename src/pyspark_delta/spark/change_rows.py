@@ -30,6 +30,7 @@ from pyspark_delta.spark.deleted_rows import stretch_bits
 from pyspark_delta.spark.jvm.file_index import scan_plan
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans import plan_frame
+from pyspark_delta.spark.jvm.scan_rule import VECTOR
 from pyspark_delta.spark.jvm.table_plan import (
     TableColumn,
     metadata_name,
@@ -40,7 +41,6 @@ from pyspark_delta.spark.jvm.table_plan import (
 from pyspark_delta.spark.jvm.unions import coalesced_plan, union_plan
 from pyspark_delta.spark.reader import prepare_for, session_zone
 from pyspark_delta.spark.scan_columns import files_schema, table_columns
-from pyspark_delta.spark.snapshot_source import VECTOR
 
 CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"

@@ -9,15 +9,16 @@ from weakref import WeakSet
 from pyspark.sql import SparkSession
 
 from pyspark_delta.kernel.txn.hooks import CommitEvent, Hook, shared_runner
+from pyspark_delta.spark.cached_rows import refresh_cached
 from pyspark_delta.spark.delta_spark_confs import drop_delta_spark_catalog, warn_of_delta_spark_jar
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.last_commit import note_last_commit
-from pyspark_delta.spark.jvm.log_aggregates import answered
-from pyspark_delta.spark.jvm.optimizer_rule import install_rule, remove_rule
 from pyspark_delta.spark.jvm.path_catalog import install_path_catalog, remove_path_catalog
 from pyspark_delta.spark.jvm.relation_cache import install_relation_cache, remove_relation_cache
+from pyspark_delta.spark.jvm.scan_rule import remove_rule
 from pyspark_delta.spark.jvm.session_catalog import keep_session_catalog, release_session_catalog
 from pyspark_delta.spark.jvm.table_functions import install_table_functions, remove_table_functions
+from pyspark_delta.spark.newest_source import follow_tables
 from pyspark_delta.spark.table_functions import table_functions
 from pyspark_delta.spark.table_plans import TablePlans
 
@@ -33,6 +34,14 @@ def _note_commit(event: CommitEvent) -> None:
     note_last_commit(event.version, MARK)
 
 
+def _refresh_cached(event: CommitEvent) -> None:
+    session = next(iter(_ON), None)
+    if session is not None and session.sparkContext._jsc is not None:
+        root_uri = event.log.store.root_uri
+        refresh_cached(JvmSession(session), root_uri, event.version, is_new=True)
+
+
+_CACHED_ROWS = Hook("cached rows", lambda _: any_enabled(), _refresh_cached, in_line=True)
 _LAST_COMMIT = Hook("session's last version", lambda _: any_enabled(), _note_commit, in_line=True)
 
 
@@ -62,6 +71,7 @@ def turn_on(spark: SparkSession) -> None:
             _install(spark, undo)
             undo.pop_all()
         shared_runner().add(_LAST_COMMIT)
+        shared_runner().add(_CACHED_ROWS)
         _ON.add(spark)
         _OFF.discard(spark)
 
@@ -75,7 +85,7 @@ def _install(spark: SparkSession, undo: ExitStack) -> None:
     undo.callback(remove_table_functions, jvm, list(functions))
     install_table_functions(jvm, functions)
     undo.callback(remove_rule, jvm)
-    install_rule(jvm, answered)
+    follow_tables(jvm)
     undo.callback(drop_delta_spark_catalog(spark))
     undo.callback(release_session_catalog, jvm)
     keep_session_catalog(jvm)

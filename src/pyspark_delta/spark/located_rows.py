@@ -29,6 +29,7 @@ from pyspark_delta.spark.deleted_rows import row_bits
 from pyspark_delta.spark.jvm.file_index import scan_plan
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans import plan_frame
+from pyspark_delta.spark.jvm.scan_rule import VECTOR
 from pyspark_delta.spark.jvm.table_plan import (
     TableColumn,
     metadata_name,
@@ -38,7 +39,7 @@ from pyspark_delta.spark.jvm.table_plan import (
 )
 from pyspark_delta.spark.reader import prepare_for, session_zone
 from pyspark_delta.spark.scan_columns import files_schema, table_columns
-from pyspark_delta.spark.snapshot_source import BASE_ROW_ID, ROW_VERSION, VECTOR
+from pyspark_delta.spark.snapshot_source import BASE_ROW_ID, ROW_VERSION
 
 FILE, ROW = "__delta_file", "__delta_row"
 """The columns that say which file a row is in, by its number, and where in it, from 0."""

@@ -17,10 +17,12 @@ from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.row_tracking import materialized_columns
 from pyspark_delta.kernel.protocol.types import LONG, StructField
 from pyspark_delta.kernel.scan.plan import mapping_mode
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allowed_stores
 from pyspark_delta.spark.jvm.file_index import scan_plan
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans import plan_frame
+from pyspark_delta.spark.jvm.scan_rule import VECTOR
 from pyspark_delta.spark.jvm.table_plan import (
     metadata_name,
     quoted_name,
@@ -28,9 +30,10 @@ from pyspark_delta.spark.jvm.table_plan import (
     with_hidden_struct,
     without_deleted_rows,
 )
+from pyspark_delta.spark.newest_source import NewestSource, follow_tables
 from pyspark_delta.spark.scan_columns import differs_from_files, files_schema, table_columns
 from pyspark_delta.spark.settings import STATS_SKIPPING
-from pyspark_delta.spark.snapshot_source import BASE_ROW_ID, ROW_VERSION, VECTOR, SnapshotSource
+from pyspark_delta.spark.snapshot_source import BASE_ROW_ID, ROW_VERSION, SnapshotSource
 
 TIME_ZONE = "spark.sql.session.timeZone"
 
@@ -52,9 +55,9 @@ def read_snapshot(
     *,
     is_time_travel: bool = False,
 ) -> DataFrame:
-    """The rows of a version; the files to open are chosen when a query over it is planned.
+    """The rows of this version; the files to open are chosen when a query over it is planned.
 
-    `is_time_travel` says that this version was meant, and not the newest.
+    `is_time_travel` says that the version was named by its number or time.
     """
     source = SnapshotSource(
         snapshot,
@@ -64,6 +67,20 @@ def read_snapshot(
         skips_by_stats=lambda: STATS_SKIPPING.value(spark) is not False,
     )
     return read_source(JvmSession(spark), source)
+
+
+def read_newest(spark: SparkSession, log: DeltaLog, snapshot: Snapshot) -> DataFrame:
+    """The rows of the newest version whenever a query is planned, in the columns of `snapshot`."""
+    jvm = JvmSession(spark)
+    follow_tables(jvm)
+    source = NewestSource(
+        log,
+        snapshot,
+        session_zone(spark),
+        allowed=lambda: allowed_stores(spark),
+        skips_by_stats=lambda: STATS_SKIPPING.value(spark) is not False,
+    )
+    return read_source(jvm, source)
 
 
 def read_source(jvm: JvmSession, source: SnapshotSource) -> DataFrame:

@@ -36,10 +36,10 @@ from pyspark_delta.spark.expressions import predicate_of
 from pyspark_delta.spark.jvm.file_index import ScanSource
 from pyspark_delta.spark.jvm.filters import Filter
 from pyspark_delta.spark.jvm.partition_directories import FileGroups
+from pyspark_delta.spark.jvm.scan_rule import VECTOR
 from pyspark_delta.spark.scan_columns import shown_schema
 from pyspark_delta.spark.table_access import hadoop_location, scan_options
 
-VECTOR = "__delta_deletion_vector"
 BASE_ROW_ID = "__delta_base_row_id"
 ROW_VERSION = "__delta_default_row_commit_version"
 """Columns that come with a file and are none of the table's."""
@@ -65,7 +65,8 @@ class SnapshotSource(ScanSource):
     `reads` says what queries over it were planned to read; a transaction that writes what was
     read here depends on it, unless the version was asked for by itself (`is_time_travel`).
     `allowed` gives the places outside of the table that its log may name, `skips_by_stats` says
-    whether statistics may rule files out.
+    whether statistics may rule files out.  A plan that was made for another version says with
+    `tracks_rows` whether it has a place for row ids.
     """
 
     keeps_files_apart = False
@@ -83,24 +84,28 @@ class SnapshotSource(ScanSource):
         is_time_travel: bool = False,
         allowed: Callable[[], Sequence[LogStore]] = tuple,
         skips_by_stats: Callable[[], bool] = lambda: True,
+        tracks_rows: bool | None = None,
+        reads: list[ScanRead] | None = None,
     ) -> None:
         self.snapshot = snapshot
         self._allowed = allowed
         self._skips_by_stats = skips_by_stats
         self.is_time_travel = is_time_travel
-        self.reads: list[ScanRead] = []
+        self.reads: list[ScanRead] = [] if reads is None else reads
         self._time_zone = time_zone
         metadata = snapshot.metadata
         self._mode = mapping_mode(metadata)
         self._root = hadoop_location(snapshot.store.root_uri)
         self.has_vectors = self._may_hide_rows()
-        self.tracks_rows = has_row_tracking(snapshot.protocol, metadata)
+        if tracks_rows is None:
+            tracks_rows = has_row_tracking(snapshot.protocol, metadata)
+        self.tracks_rows = tracks_rows
         # Spark shows its partition columns with all that is said of them, past a later alias.
         own = shown_schema(physical_schema(metadata.partition_schema, self._mode))
-        if self.has_vectors:
-            own = own.add(StructField(VECTOR, BINARY))
         if self.tracks_rows:
             own = own.add(StructField(BASE_ROW_ID, LONG), StructField(ROW_VERSION, LONG))
+        if self.has_vectors:
+            own = own.add(StructField(VECTOR, BINARY))
         self._partition_schema = own
 
     @property
@@ -230,10 +235,10 @@ class SnapshotSource(ScanSource):
         first = order.take(starts)
         values: list[list[Any]] = [column.take(first).to_pylist() for column in columns]
         leading = files.take(first)
-        if self.has_vectors:
-            values.append(self._bits_of_files(leading))
         if self.tracks_rows:
             values += (leading.column(key).to_pylist() for key in _OWN_COLUMNS.values())
+        if self.has_vectors:
+            values.append(self._bits_of_files(leading))
         values += self._more_values(leading)
         ordered = files.select(["location", "isAbsolute", "size", "modificationTime"]).take(order)
         prefix, names = self._located(ordered)

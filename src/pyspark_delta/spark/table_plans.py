@@ -1,7 +1,8 @@
-"""What the names of Delta tables stand for: the plan of the newest version, for each session.
+"""What the names of Delta tables stand for: a plan that follows the table, for each session.
 
-Spark asks on every lookup of a name.  The log is asked for its newest version each time; the plan
-is kept as long as that version is, so that equal queries have equal plans.
+Spark asks on every lookup of a name.  The plan is kept as long as the table's definition is the
+same, so that equal queries have equal plans; which version a query reads is decided when it is
+planned.
 """
 
 from __future__ import annotations
@@ -14,27 +15,49 @@ from pyspark.sql import SparkSession
 from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allow_places
+from pyspark_delta.spark.cached_rows import refresh_cached
 from pyspark_delta.spark.catalog import shown_schema
-from pyspark_delta.spark.commands.read import chosen_snapshot, is_time_travel
+from pyspark_delta.spark.commands.read import (
+    chosen_snapshot,
+    chosen_version,
+    is_time_travel,
+    read_version,
+)
 from pyspark_delta.spark.jvm.catalog import SESSION_CATALOG, find_entry, path_table
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.path_catalog import PATH_CATALOG, PATH_DATABASE, version_in
 from pyspark_delta.spark.jvm.plans import move_cached, table_plan
 from pyspark_delta.spark.jvm.table_plan import has_hidden_struct, with_own_struct
 from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.reader import read_snapshot, session_zone
+from pyspark_delta.spark.reader import session_zone
 from pyspark_delta.spark.table_access import open_log
 
 # Plans kept for each session, the one made longest ago going first.
 _KEPT = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
-    identity: tuple[object, ...]
+    """A plan, and what it was made of; another version of the same definition may use it."""
+
+    snapshot: Snapshot
+    zone: str
+    is_time_travel: bool
     plan: Any
     has_struct: bool
+
+    def serves(self, snapshot: Snapshot, zone: str, *, is_time_travel: bool) -> bool:
+        """Whether the plan is that of a read of `snapshot`."""
+        mine = self.snapshot
+        if snapshot is mine:
+            same = True
+        elif is_time_travel or mine.store.root_uri != snapshot.store.root_uri:
+            same = False
+        else:
+            same = mine.metadata == snapshot.metadata and mine.protocol == snapshot.protocol
+        return same and (zone, is_time_travel) == (self.zone, self.is_time_travel)
 
 
 class TablePlans:
@@ -49,11 +72,11 @@ class TablePlans:
         """The plan of a Delta table by its whole name; None when it is none."""
         key = (catalog, database, table)
         if catalog == PATH_CATALOG:
-            snapshot = chosen_snapshot(self._spark, table, DeltaOptions())
+            log, snapshot = chosen_version(self._spark, table, DeltaOptions())
             columns = shown_schema(snapshot.metadata.schema)
             handle = path_table(self._jvm, PATH_CATALOG, PATH_DATABASE, table, columns)
             is_older = is_time_travel(table, DeltaOptions(), snapshot)
-            return self._plan(key, snapshot, handle, is_time_travel=is_older)
+            return self._plan(key, log, snapshot, handle, is_time_travel=is_older)
         version = version_in(catalog)
         if catalog != SESSION_CATALOG and version is None:
             return None
@@ -63,10 +86,10 @@ class TablePlans:
         allow_places(self._spark, entry.outside)
         asked = DeltaOptions({"versionAsOf": version})
         try:
-            snapshot = chosen_snapshot(self._spark, entry.location, asked)
+            log, snapshot = chosen_version(self._spark, entry.location, asked)
         except TableNotFoundError as error:
             raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=entry.name) from error
-        return self._plan(key, snapshot, entry.handle, is_time_travel=version is not None)
+        return self._plan(key, log, snapshot, entry.handle, is_time_travel=version is not None)
 
     def is_table(self, path: str) -> bool:
         """Whether there is a Delta table at a path, at the version that the path may name."""
@@ -97,21 +120,37 @@ class TablePlans:
         return entry.location
 
     def _plan(
-        self, key: tuple[str, str, str], snapshot: Snapshot, handle: Any, *, is_time_travel: bool
+        self,
+        key: tuple[str, str, str],
+        log: DeltaLog,
+        snapshot: Snapshot,
+        handle: Any,
+        *,
+        is_time_travel: bool,
     ) -> Any:
         zone = session_zone(self._spark)
-        root = snapshot.store.root_uri
-        identity = (root, snapshot.metadata.id, snapshot.version, snapshot.last_commit.info, zone)
         made = self._made.get(key)
-        if made is not None and made.identity == identity:
-            # Twice in one query, each with row ids of its own to ask for.
+        if made is not None and made.serves(snapshot, zone, is_time_travel=is_time_travel):
+            if not is_time_travel:
+                refresh_cached(self._jvm, log.store.root_uri, snapshot.version)
+            # Twice in one query, each with row ids of its own.
             return with_own_struct(self._jvm, made.plan) if made.has_struct else made.plan
-        rows = read_snapshot(self._spark, snapshot, is_time_travel=is_time_travel)
+        rows = read_version(self._spark, log, snapshot, is_time_travel)
         plan = table_plan(self._jvm, rows, handle)
         self._made.pop(key, None)
-        self._made[key] = _Made(identity, plan, has_hidden_struct(plan))
+        self._made[key] = _Made(
+            snapshot=snapshot,
+            zone=zone,
+            is_time_travel=is_time_travel,
+            plan=plan,
+            has_struct=has_hidden_struct(plan),
+        )
         while len(self._made) > _KEPT:
             self._made.pop(next(iter(self._made)), None)
-        if made is not None and made.identity[:2] == identity[:2]:
+        if made is not None and _is_same_table(made.snapshot, snapshot):
             move_cached(self._jvm, made.plan, plan, key[-1])
         return plan
+
+
+def _is_same_table(old: Snapshot, new: Snapshot) -> bool:
+    return (old.store.root_uri, old.metadata.id) == (new.store.root_uri, new.metadata.id)

@@ -14,7 +14,7 @@ from pyspark_delta.kernel.scan.predicates import Predicate
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.chosen_rows import ChosenSource
-from pyspark_delta.spark.jvm.file_index import sources_in
+from pyspark_delta.spark.jvm.file_index import sources_read_by
 from pyspark_delta.spark.snapshot_source import SnapshotSource
 from pyspark_delta.spark.transactions import start_transaction
 
@@ -29,7 +29,7 @@ class TableReads:
     def of(cls, log: DeltaLog, data: DataFrame) -> TableReads:
         """The scans in `data` of the table that `log` is of, but of files that a command chose."""
         root = log.store.root_uri
-        sources = [each for each in sources_in(data) if isinstance(each, SnapshotSource)]
+        sources = [each for each in sources_read_by(data) if isinstance(each, SnapshotSource)]
         for source in sources:
             # What is read here is copied into a table, whichever table it is read from.
             source.checks_every_link = True
@@ -44,14 +44,18 @@ class TableReads:
         )
 
     def start_transaction(self, spark: SparkSession, log: DeltaLog) -> OptimisticTransaction:
-        """A transaction on the version that was read, which need not be the newest any more."""
+        """A transaction on the version that was read, which need not be the newest any more.
+
+        A read that follows the table reads the version that the transaction is on; rows that
+        Spark has cached are of the version that they were read from.
+        """
         txn = start_transaction(spark, log)
         if txn.snapshot is None:
             return txn
         read = [
             source.snapshot
             for source, _ in self.sources
-            if source.snapshot.metadata.id == txn.snapshot.metadata.id
+            if not source.follows_table and source.snapshot.metadata.id == txn.snapshot.metadata.id
         ]
         oldest = min(read, key=lambda snapshot: snapshot.version, default=txn.snapshot)
         if oldest.version >= txn.read_version:

@@ -39,6 +39,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.job_failures import typed_jobs
 from pyspark_delta.spark.jvm.named_rows import Called
 from pyspark_delta.spark.located_rows import located_rows
+from pyspark_delta.spark.newest_source import one_version_each
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_reads import TableReads
 from pyspark_delta.spark.transactions import start_transaction
@@ -58,7 +59,7 @@ def run_delete(
         return NOTHING_AFFECTED
     watch = Stopwatch()
     jvm = JvmSession(spark)
-    with StagedFiles(txn) as staged:
+    with one_version_each(jvm, txn.snapshot), StagedFiles(txn) as staged:
         files = DmlFiles(jvm, txn, staged, asked)
         where = None
         if condition is not None:

@@ -53,6 +53,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.job_failures import typed_jobs
 from pyspark_delta.spark.jvm.moments import Moment
 from pyspark_delta.spark.located_rows import LocatedRows, located_rows
+from pyspark_delta.spark.newest_source import one_version_each
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_reads import TableReads
 
@@ -97,7 +98,9 @@ def _run_once(
     _check_columns(txn, evolves=request.evolves or asked.merges_schema)
     if not must_change(spark, txn, asked, may_append=True):
         return MergeResult(counts=RowCounts())
-    return _Merge(JvmSession(spark), txn, request, asked).run(reads)
+    jvm = JvmSession(spark)
+    with one_version_each(jvm, txn.snapshot):
+        return _Merge(jvm, txn, request, asked).run(reads)
 
 
 def _check_columns(txn: OptimisticTransaction, *, evolves: bool) -> None:

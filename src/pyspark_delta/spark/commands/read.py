@@ -13,7 +13,7 @@ from pyspark_delta.spark.file_retention import check_retention
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.hadoop_conf import path_exists
 from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.reader import read_snapshot, session_zone
+from pyspark_delta.spark.reader import read_newest, read_snapshot, session_zone
 from pyspark_delta.spark.table_access import hadoop_location, is_same_location, open_log
 from pyspark_delta.spark.time_travel import asked_snapshot, names_version
 from pyspark_delta.spark.types import to_spark_type
@@ -27,20 +27,28 @@ def run_load(spark: SparkSession, path: str, options: DeltaOptions) -> DataFrame
     if reads_changes(options):
         return run_change_feed(spark, path, options)
     try:
-        snapshot = chosen_snapshot(spark, path, options)
+        log, snapshot = chosen_version(spark, path, options)
     except TableNotFoundError:
         table, values = _partition_path(path)
         if not values:
             _check_exists(spark, path, options)
             raise
-        snapshot = chosen_snapshot(spark, table, options)
+        log, snapshot = chosen_version(spark, table, options)
         known = {name.lower() for name in snapshot.metadata.partition_columns}
         if not all(name.lower() in known for name, _ in values):
             raise
-        is_older = is_time_travel(table, options, snapshot)
-        return _partition(read_snapshot(spark, snapshot, is_time_travel=is_older), snapshot, values)
-    is_older = is_time_travel(path, options, snapshot)
-    return read_snapshot(spark, snapshot, is_time_travel=is_older)
+        rows = read_version(spark, log, snapshot, is_time_travel(table, options, snapshot))
+        return _partition(rows, snapshot, values)
+    return read_version(spark, log, snapshot, is_time_travel(path, options, snapshot))
+
+
+def read_version(
+    spark: SparkSession, log: DeltaLog, snapshot: Snapshot, is_time_travel: bool
+) -> DataFrame:
+    """The rows of a version that was named by its number or time, else always of the newest."""
+    if is_time_travel:
+        return read_snapshot(spark, snapshot, is_time_travel=True)
+    return read_newest(spark, log, snapshot)
 
 
 def _check_exists(spark: SparkSession, path: str, options: DeltaOptions) -> None:
@@ -51,6 +59,13 @@ def _check_exists(spark: SparkSession, path: str, options: DeltaOptions) -> None
 
 def chosen_snapshot(spark: SparkSession, path: str, options: DeltaOptions) -> Snapshot:
     """The snapshot that a read means; the newest unless it says otherwise."""
+    return chosen_version(spark, path, options)[1]
+
+
+def chosen_version(
+    spark: SparkSession, path: str, options: DeltaOptions
+) -> tuple[DeltaLog, Snapshot]:
+    """As `chosen_snapshot`, with the log that it is from."""
     logs: list[DeltaLog] = []
 
     def opened(location: str) -> DeltaLog:
@@ -60,7 +75,7 @@ def chosen_snapshot(spark: SparkSession, path: str, options: DeltaOptions) -> Sn
     snapshot = asked_snapshot(opened, path, options, lambda _: session_zone(spark))
     if names_version(path, options):
         check_retention(spark, logs[-1], snapshot)
-    return snapshot
+    return logs[-1], snapshot
 
 
 def is_time_travel(path: str, options: DeltaOptions, snapshot: Snapshot) -> bool:

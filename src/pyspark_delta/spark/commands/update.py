@@ -56,6 +56,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.job_failures import typed_jobs
 from pyspark_delta.spark.jvm.named_rows import Called, named_rows
 from pyspark_delta.spark.located_rows import located_rows
+from pyspark_delta.spark.newest_source import one_version_each
 from pyspark_delta.spark.reader import read_snapshot
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_reads import TableReads
@@ -80,13 +81,14 @@ def run_update(
     Fields of structs go by position, unless `structs_by_name`.
     """
     asked = WriteOptions.parse({}, lambda key: spark.conf.get(key, None))
+    jvm = JvmSession(spark)
     txn: OptimisticTransaction | None = start_transaction(spark, log)
     while txn is not None:
         if not must_change(spark, txn, asked):
             return NOTHING_AFFECTED
         request = _Request(given, condition, alias, structs_by_name)
-        with StagedFiles(txn) as staged:
-            done, txn = _run_on(DmlFiles(JvmSession(spark), txn, staged, asked), log, request)
+        with one_version_each(jvm, txn.snapshot), StagedFiles(txn) as staged:
+            done, txn = _run_on(DmlFiles(jvm, txn, staged, asked), log, request)
     return done
 
 

@@ -48,6 +48,7 @@ from pyspark_delta.spark.commands.write_request import WriteRequest
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.job_failures import typed_jobs
 from pyspark_delta.spark.jvm.target_alias import without_alias
+from pyspark_delta.spark.newest_source import one_version_each
 from pyspark_delta.spark.recorded_stats import with_recorded_stats
 from pyspark_delta.spark.staged_files import StagedFiles
 from pyspark_delta.spark.table_places import new_table_properties
@@ -82,40 +83,41 @@ def run_write(
     txn = reads.start_transaction(spark, log)
     if not must_write(spark, txn, request, asked):
         return None
-    scope = scope_of(txn, request, asked)
-    if scope == "matching":
-        # It is looked at twice, and must be the same both times.
-        data = data.localCheckpoint(eager=True)
     jvm = JvmSession(spark)
-    source = data
-    data = _assigned(jvm, txn, data, request, asked)
-    definition = define_table(
-        txn,
-        data_schema(data.schema),
-        request,
-        asked,
-        replaces_some=scope in ("partitions", "where", "matching"),
-        new_properties=partial(new_table_properties, spark),
-    )
-    compacts = is_auto_compacted(txn.metadata, asked.conf)
-    if starting is not None:
-        starting()
-    with StagedFiles(txn) as staged:
-        done = _Write(jvm, txn, request, asked, staged).run(scope, source, data)
-        reads.record(txn)
-        actions: list[Action] = [*definition, *done.actions(txn, asked)]
-        operation = write_operation(request, asked, txn.metadata, done.predicate)
-        if committing is not None:
-            committing()
-        staged.offer()
-        records = txn.commit if not actions and asked.records_empty else txn.commit_if_needed
-        committed = records(
-            with_recorded_stats(actions, txn, asked.conf),
-            operation,
-            tags={PRESERVED_TAG: "true"} if done.keeps_ids(txn) else None,
-            user_metadata=asked.user_metadata,
-            metrics=write_metrics(done.written, done.copied, done.changes, done.replaced),
+    with one_version_each(jvm, txn.snapshot):
+        scope = scope_of(txn, request, asked)
+        if scope == "matching":
+            # It is looked at twice, and must be the same both times.
+            data = data.localCheckpoint(eager=True)
+        source = data
+        data = _assigned(jvm, txn, data, request, asked)
+        definition = define_table(
+            txn,
+            data_schema(data.schema),
+            request,
+            asked,
+            replaces_some=scope in ("partitions", "where", "matching"),
+            new_properties=partial(new_table_properties, spark),
         )
+        compacts = is_auto_compacted(txn.metadata, asked.conf)
+        if starting is not None:
+            starting()
+        with StagedFiles(txn) as staged:
+            done = _Write(jvm, txn, request, asked, staged).run(scope, source, data)
+            reads.record(txn)
+            actions: list[Action] = [*definition, *done.actions(txn, asked)]
+            operation = write_operation(request, asked, txn.metadata, done.predicate)
+            if committing is not None:
+                committing()
+            staged.offer()
+            records = txn.commit if not actions and asked.records_empty else txn.commit_if_needed
+            committed = records(
+                with_recorded_stats(actions, txn, asked.conf),
+                operation,
+                tags={PRESERVED_TAG: "true"} if done.keeps_ids(txn) else None,
+                user_metadata=asked.user_metadata,
+                metrics=write_metrics(done.written, done.copied, done.changes, done.replaced),
+            )
     forget_session_version(spark, asked)
     if committed is None:
         return None

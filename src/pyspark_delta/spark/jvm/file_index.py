@@ -1,14 +1,17 @@
 """`FileIndex` in Python: Spark's own Parquet scan over the files that a log names.
 
-Spark asks `listFiles` while it plans, with the query's filters; pruning and skipping happen then.
+Spark calls `listFiles` while it plans, with the query's filters; pruning and skipping happen then.
 The proxy stays on the driver, and goes when the DataFrame goes.
+
+A source may follow its table.  Its scan is then given the files of one version when a query is
+planned (`scan_rule`): the newest, or the one that a command works on.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 from urllib.parse import quote
 
@@ -25,6 +28,7 @@ from pyspark_delta.spark.jvm.partition_directories import (
     partition_directories,
     passing,
 )
+from pyspark_delta.spark.jvm.scan_rule import scan_rule
 from pyspark_delta.spark.jvm.stand_ins import StandIns
 from pyspark_delta.spark.jvm.thrown_errors import thrown_in_java
 
@@ -42,6 +46,11 @@ class ScanSource(ABC):
        again, or named as left to do.
     3. Equal sources read the same rows: plans are reused, and caches found, by equality.
     """
+
+    follows_table = False
+    """Whether a query reads the version that is the newest when it is planned."""
+    has_vectors = False
+    """Whether rows of some file are deleted, and its bits come with it."""
 
     @property
     @abstractmethod
@@ -86,29 +95,44 @@ class ScanSource(ABC):
 
 
 class FileIndexProxy:
-    """The object that Java calls.  Method names are Spark's."""
+    """The object that Java calls for files and sizes.  Method names are Spark's."""
 
     class Java:
         """Tells Py4J which interface this is."""
 
         implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
 
-    def __init__(self, jvm: JvmSession, source: ScanSource, partition_schema: Any) -> None:
+    def __init__(self, jvm: JvmSession, source: ScanSource) -> None:
         self.jvm = jvm
         self.source = source
-        self._name = _STAND_INS.name(self, ", ".join(source.identity))
-        self._partition_schema = partition_schema
-        self._roots: Any = None
-        self._size: Any = None
+        self.name = _STAND_INS.name(self, ", ".join(source.identity))
+        self._version: tuple[ScanSource, Any] | None = None
 
-    def rootPaths(self) -> Any:
-        if self._roots is None:
-            self._roots = self.jvm.seq([self.jvm.hadoop_path(self.source.root)])
-        return self._roots
+    def java_index(self, partition_schema: Any) -> Any:
+        """The index of Java's that calls this object."""
+        source = self.source
+        return scan_rule(self.jvm).index(
+            self,
+            self.name,
+            _NUL.join(source.identity),
+            source.follows_table,
+            source.has_vectors,
+            self.jvm.seq([self.jvm.hadoop_path(source.root)]),
+            partition_schema,
+        )
+
+    def index_of(self, version: ScanSource) -> Any:
+        """The index of Java's for a version of the table; the same one for the same source."""
+        known = self._version
+        if known is None or known[0] is not version:
+            proxy = FileIndexProxy(self.jvm, version)
+            schema = self.jvm.data_type(version.partition_schema)
+            self._version = known = (version, proxy.java_index(schema))
+        return known[1]
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:
         note_caller(self.jvm)
-        # Spark asks while a query runs, which nobody here started: Java must see what went wrong.
+        # A query that is being planned was not started here: Java must see what went wrong.
         with thrown_in_java(self.jvm), noted_errors():
             groups = self._groups(partition_filters, data_filters)
             return partition_directories(self.jvm, self.source.partition_schema, groups)
@@ -134,34 +158,12 @@ class FileIndexProxy:
         undone = [partition_filters.apply(position) for position in left]
         return groups.only(passing(self.jvm, undone, self.source.partition_schema, groups.values))
 
-    def refresh(self) -> None:
-        """Nothing to do: a version never changes."""
-
-    def sizeInBytes(self) -> int:
-        if self._size is None:
-            # Py4J makes an Integer of a small int, and Spark wants a long.
-            long_of = self.jvm.static("java.lang.Long", "valueOf")
-            self._size = long_of(str(self.source.size_in_bytes))
-        return self._size  # type: ignore[no-any-return]
-
-    def partitionSchema(self) -> Any:
-        return self._partition_schema
-
-    def metadataOpsTimeNs(self) -> Any:
-        return self.jvm.none()
-
-    def isTimeTravel(self) -> bool:
-        return False
-
-    def equals(self, other: Any) -> bool:
-        found = proxy_of(other)
-        return found is not None and self.source.identity == found.source.identity
-
-    def hashCode(self) -> int:
-        return hash(self.source.identity) & 0x7FFFFFFF
+    def sizeInBytes(self) -> Any:
+        # Py4J makes an Integer of a small int, and Spark wants a long.
+        return self.jvm.static("java.lang.Long", "valueOf")(str(self.source.size_in_bytes))
 
     def toString(self) -> str:
-        return self._name
+        return self.name
 
 
 _STAND_INS: StandIns[FileIndexProxy] = StandIns("Delta[")
@@ -192,11 +194,10 @@ def scan_plan(
 
     `is_stream` says that it is a batch of a stream.
     """
-    jvm.accept_callbacks()
     partition_schema = jvm.data_type(source.partition_schema)
     no_options = jvm.remembered("no options", lambda: jvm.scala_map({}))
     relation = jvm.java_class(f"{_SOURCES}.HadoopFsRelation")(
-        FileIndexProxy(jvm, source, partition_schema),
+        FileIndexProxy(jvm, source).java_index(partition_schema),
         partition_schema,
         jvm.data_type(schema),
         jvm.none(),  # no buckets
@@ -207,10 +208,56 @@ def scan_plan(
     return jvm.java_class(f"{_SOURCES}.LogicalRelation$").apply(relation, is_stream)
 
 
+def indexes_of_versions(
+    names: Sequence[str], versions: Callable[[Sequence[ScanSource]], Sequence[ScanSource]]
+) -> list[Any]:
+    """The indexes that a query reads in place of those of these names, which follow their tables.
+
+    `versions` gives the source of one version for each source.
+    """
+    proxies = [_STAND_INS.named(name) for name in names]
+    chosen = versions([proxy.source for proxy in proxies])
+    return [proxy.index_of(source) for proxy, source in zip(proxies, chosen, strict=True)]
+
+
 def sources_in(data: DataFrame) -> list[ScanSource]:
     """The sources that a DataFrame reads, in subqueries too; one that is read twice comes twice."""
     plan = data._jdf.queryExecution().analyzed()
     return [source for each in (plan, *items(plan.subqueriesAll())) for source in _leaves(each)]
+
+
+def sources_read_by(data: DataFrame) -> list[ScanSource]:
+    """As `sources_in`, where rows that Spark has cached are of the version they were read from."""
+    query = data._jdf.queryExecution()
+    if query.sparkSession().sharedState().cacheManager().isEmpty():
+        return sources_in(data)
+    plan = query.withCachedData()
+    plans = [plan, *items(plan.subqueriesAll())]
+    found = [source for each in plans for source in _leaves(each)]
+    leaves = [leaf for each in plans for leaf in items(each.collectLeaves())]
+    cached = [leaf for leaf in leaves if _class_name(leaf) == "InMemoryRelation"]
+    for relation in cached:
+        found += _scanned_sources(relation.cacheBuilder().cachedPlan())
+    return found
+
+
+def _scanned_sources(plan: Any) -> list[ScanSource]:
+    """The sources that a physical plan reads."""
+    name = _class_name(plan)
+    if name == "AdaptiveSparkPlanExec":
+        return _scanned_sources(plan.inputPlan())
+    if name == "InMemoryTableScanExec":
+        return _scanned_sources(plan.relation().cacheBuilder().cachedPlan())
+    if name == "FileSourceScanExec":
+        proxy = proxy_of(plan.relation().location())
+        return [] if proxy is None else [proxy.source]
+    below = [*items(plan.children()), *items(plan.subqueries())]
+    return [source for each in below for source in _scanned_sources(each)]
+
+
+def _class_name(java_object: Any) -> str:
+    name: str = java_object.getClass().getSimpleName()
+    return name
 
 
 def _leaves(plan: Any) -> Iterator[ScanSource]:

@@ -33,15 +33,25 @@ def empty_frame(jvm: JvmSession) -> DataFrame:
 
 def move_cached(jvm: JvmSession, old_plan: Any, new_plan: Any, name: str) -> None:
     """If the rows of `old_plan` are cached, let those of `new_plan` be instead."""
-    manager = jvm.session.sharedState().cacheManager()
-    if manager.isEmpty():
+    if not has_cached_plans(jvm):
         return
+    manager = jvm.session.sharedState().cacheManager()
     found = manager.lookupCachedData(jvm.session, old_plan)
     if not found.isDefined():
         return
     level = found.get().cachedRepresentation().cacheBuilder().storageLevel()
     manager.uncacheQuery(jvm.session, old_plan, False)
     manager.cacheQuery(jvm.session, new_plan, jvm.some(name), level)
+
+
+def has_cached_plans(jvm: JvmSession) -> bool:
+    """Whether Spark keeps the rows of any plan."""
+    return not jvm.session.sharedState().cacheManager().isEmpty()
+
+
+def read_cached_again(jvm: JvmSession, location: str) -> None:
+    """Forget the rows that are kept of files in a directory; they are read when next needed."""
+    jvm.session.sharedState().cacheManager().recacheByPath(jvm.session, location)
 
 
 def _named(jvm: JvmSession, plan: Any, catalog_table: Any) -> Any:

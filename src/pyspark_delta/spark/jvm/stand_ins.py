@@ -30,4 +30,12 @@ class StandIns(Generic[T]):
     def behind(self, java_object: Any) -> T | None:
         """Our object behind one of Java's; None when it is another's."""
         text = str(java_object.toString())
-        return self._alive.get(text.rpartition(" ")[2]) if text.startswith(self._prefix) else None
+        return self._alive.get(_token(text)) if text.startswith(self._prefix) else None
+
+    def named(self, name: str) -> T:
+        """The object that has the name, which must be alive."""
+        return self._alive[_token(name)]
+
+
+def _token(name: str) -> str:
+    return name.rpartition(" ")[2]

@@ -39,6 +39,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.job_failures import typed_job_failures
 from pyspark_delta.spark.jvm.sql_metrics import MetricKind, PlanMetrics
 from pyspark_delta.spark.jvm.stream_writer import BatchSink, running_query_id
+from pyspark_delta.spark.newest_source import one_version_each
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.recorded_stats import with_recorded_stats
 from pyspark_delta.spark.staged_files import StagedFiles
@@ -147,7 +148,7 @@ class DeltaSink(BatchSink):
             logger.info("skipping batch %d of query %s: it is committed", batch_id, query_id)
             return
         replaced = self._replaced(txn)
-        with StagedFiles(txn) as staged:
+        with one_version_each(jvm, txn.snapshot), StagedFiles(txn) as staged:
             files = rows.stage()
             staged.add(files)
             metrics = _metrics(files, replaced)
