@@ -238,6 +238,7 @@ def test_defaults_are_set_and_dropped(spark: SparkSession, db: str) -> None:
     expected = {
         "ALTER COLUMN id SET DEFAULT 'x'": "INVALID_DEFAULT_VALUE.DATA_TYPE",
         "ALTER COLUMN id SET DEFAULT s": "INVALID_DEFAULT_VALUE.NOT_CONSTANT",
+        "ALTER COLUMN s SET DEFAULT uuid()": "INVALID_DEFAULT_VALUE.NON_DETERMINISTIC",
         "ALTER COLUMN id SET DEFAULT (SELECT 1)": "INVALID_DEFAULT_VALUE.SUBQUERY_EXPRESSION",
         "ALTER COLUMN s SET DEFAULT java_method('java.lang.System', 'lineSeparator')": (
             "INVALID_DEFAULT_VALUE.UNRESOLVED_EXPRESSION"

@@ -281,6 +281,8 @@ def test_a_replacement_that_the_catalog_did_not_hear_of_is_the_table(
     [
         ("nobody", "INVALID_DEFAULT_VALUE.NOT_CONSTANT"),
         ("nobody(1)", "INVALID_DEFAULT_VALUE.UNRESOLVED_EXPRESSION"),
+        ("rand()", "INVALID_DEFAULT_VALUE.NON_DETERMINISTIC"),
+        ("uuid()", "INVALID_DEFAULT_VALUE.NON_DETERMINISTIC"),
         ("'ä' || 1 + 2", None),
     ],
 )

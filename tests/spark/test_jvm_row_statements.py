@@ -83,11 +83,11 @@ def test_inserts_are_taken_apart(jvm: JvmSession) -> None:
     assert (one.overwrite, dict(one.fixed), one.open) == (True, {"p": "1"}, ("q",))
     one = only(parse_inserts(jvm, "INSERT INTO t (b, a) VALUES (DEFAULT, 1), (2, default)"))
     assert (one.columns, one.query.defaults()) == (("b", "a"), {0: False, 1: False})
-    filled = one.query.with_defaults(jvm, {0: "7", 1: "8"}).frame(jvm)
+    filled = one.query.with_defaults(jvm, {0: F.lit(7), 1: F.lit(8)}).frame(jvm)
     assert sorted(tuple(row) for row in filled.collect()) == [(2, 8), (7, 1)]
     one = only(parse_inserts(jvm, "INSERT INTO t SELECT DEFAULT, 1 AS a"))
     assert one.query.defaults() == {0: True}
-    assert one.query.with_defaults(jvm, {0: "7"}).frame(jvm).collect() == [(7, 1)]
+    assert one.query.with_defaults(jvm, {0: F.lit(7)}).frame(jvm).collect() == [(7, 1)]
     one = only(parse_inserts(jvm, "INSERT INTO t REPLACE WHERE p = 1 SELECT 1"))
     assert one.replace_where is not None
     one = only(parse_inserts(jvm, "INSERT INTO t AS x REPLACE ON x.a = s.a SELECT 1 AS a"))

@@ -47,6 +47,11 @@ FORBIDDEN = {
     "i >": "UNSUPPORTED_EXPRESSION",
     "": "UNSUPPORTED_EXPRESSION",
     "i > 0 AND s > 1 AND ar > true": "UNSUPPORTED_EXPRESSION",
+    "IDENTIFIER('reflect')('java.lang.System', 'exit', 1) IS NULL": "UNSUPPORTED_EXPRESSION",
+    "from_avro(CAST(s AS BINARY), 'file:///etc/passwd') IS NULL": "UNSUPPORTED_EXPRESSION",
+    "from_xml(s, 'a INT', map('rowValidationXSDPath', s)) IS NULL": "UNSUPPORTED_EXPRESSION",
+    "input_file_name() = ''": "UNSUPPORTED_EXPRESSION",
+    "window(current_timestamp(), '1 day') IS NULL": "UNSUPPORTED_EXPRESSION",
 }
 
 
@@ -107,6 +112,21 @@ def test_rules_use_columns_of_the_table_alone(session: SparkSession) -> None:
     assert default.parameters == {"columnName": "made", "reason": "`i` is not a constant"}
 
 
+def test_a_default_is_one_value_for_all_rows_of_a_query(session: SparkSession) -> None:
+    for sql in ("CAST(rand() * 9 AS BIGINT)", "length(uuid())", "monotonically_increasing_id()"):
+        found = refusal(with_metadata(session, "CURRENT_DEFAULT", sql))
+        assert found.condition == "INVALID_DEFAULT_VALUE.NOT_CONSTANT", sql
+    for sql in (
+        "unix_seconds(current_timestamp())",
+        "year(current_date)",
+        "length(current_user())",
+        "length(session_user)",
+        "length(current_database())",
+        "unix_micros(now())",
+    ):
+        assert with_metadata(session, "CURRENT_DEFAULT", sql).rows(GOOD)[0][3] is not None, sql
+
+
 def test_a_constraint_is_a_condition(session: SparkSession) -> None:
     error = refusal(checked_by(session, "i + 1"))
     assert error.condition == "DELTA_NON_BOOLEAN_CHECK_CONSTRAINT"
@@ -142,5 +162,14 @@ def test_what_people_write_is_understood(session: SparkSession) -> None:
         "to_date('2024-01-01') < current_date()",
         "builtin.length(s) = 1 AND system.builtin.upper(s) = 'X'",
         "i::bigint = 1",
+        "from_json('{\"a\": 1}', 'a INT', map('mode', 'FAILFAST')).a = 1",
+        "from_xml('<r><a>1</a></r>', 'a INT').a = 1 AND to_csv(struct(i), map('sep', ';')) = '1'",
+        "s COLLATE UTF8_LCASE = 'X' AND s LIKE ANY ('x', 'y') AND NOT s ILIKE 'y'",
+        "extract(YEAR FROM DATE'2024-01-01') = 2024 AND timestampadd(DAY, i, now()) > now()",
+        "trim(BOTH ' ' FROM s) || substring(s FROM 1 FOR 1) = 'xx' AND position('x' IN s) = 1",
+        "aggregate(ar, 0, (x, y) -> x + y) = 1 AND ar[0] = 1 AND (i, s) = (1, 'x')",
+        "mask(s, lowerChar => 'y') = 'y' AND (i > 5 IS UNKNOWN OR i & 1 = 1)",
+        "nullif(i, 2) = 1 AND size(array()) = 0 AND pi() > e() AND try_cast(s AS INT) IS NULL",
+        "parse_json('{\"a\": 1}'):a::int = 1 AND i <=> 1 AND current_user() IS NOT NULL",
     ]
     assert checked_by(session, *rules).rows(GOOD) == [(1, "x", [1])]

@@ -1,8 +1,9 @@
 """SQL that a table keeps: CHECK constraints, generation expressions, default values.
 
 Whoever can write a table's log chooses this text, and every later writer evaluates it.  So it is
-read by Spark's parser as one expression, and may hold columns of the table and Spark's own
-functions of one row: no functions of the session, no queries, no variables, no calls into Java.
+read by Spark's parser as one expression, and held to allow lists before anything is looked up: of
+functions (`allowed_functions`) and of Catalyst's classes.  Columns of the table and Spark's own
+functions of one row are on them; functions of the session, queries, variables are not.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
 
 from pyspark.errors import PySparkException
@@ -22,6 +24,7 @@ from pyspark_delta.kernel.protocol.generated_columns import (
     generation_expression,
 )
 from pyspark_delta.kernel.protocol.types import BOOLEAN, DataType, StructType, type_name
+from pyspark_delta.spark.allowed_functions import is_of_many_rows, refusal
 from pyspark_delta.spark.column_alignment import bare_type
 from pyspark_delta.spark.jvm.catalyst import can_default, can_up_cast
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
@@ -37,41 +40,34 @@ from pyspark_delta.spark.jvm.sql_text import (
 # Beyond this nobody wrote it by hand, and a parser must not be kept busy.
 _LONGEST = 100_000
 _DEEPEST = 200
-# Functions of Spark's own that reach out of the row.
-_FORBIDDEN_FUNCTIONS = frozenset(
-    {
-        "java_method",
-        "reflect",
-        "try_reflect",
-        "from_avro",
-        "to_avro",
-        "schema_of_avro",
-        "from_protobuf",
-        "to_protobuf",
-    }
-)
-_FORBIDDEN_NODES = frozenset(
-    {
-        "UnresolvedStar",
-        "UnresolvedStarExceptOrReplace",
-        "UnresolvedRegex",
-        "NamedParameter",
-        "PosParameter",
-        "ScalarSubquery",
-        "Exists",
-        "InSubquery",
-        "ListQuery",
-        "LateralSubquery",
-        "OuterReference",
-        "WindowExpression",
-        "UnresolvedWindowExpression",
-        "VariableReference",
-        "CallMethodViaReflection",
-        "Generate",
-        "Aggregate",
-        "Window",
-    }
-)
+_LONGEST_SHOWN = 500
+# What Spark's parser may make of the text.  Not here, so refused: queries, windows, parameters,
+# IDENTIFIER(), stars, and whatever a later grammar brings.
+_PARSED_NODES = """
+    Alias CaseWhen Cast Coalesce Collate Concat CreateNamedStruct CurrentDate CurrentPath
+    CurrentTime CurrentTimestamp CurrentUser LambdaFunction Literal Lower NamePlaceholder
+    NamedArgumentExpression Overlay SemiStructuredExtract StringLocate StringTrim StringTrimLeft
+    StringTrimRight Substring TimestampAdd TimestampDiff UnresolvedAttribute UnresolvedCollation
+    UnresolvedExtractValue UnresolvedFunction UnresolvedNamedLambdaVariable
+
+    And EqualNullSafe EqualTo GreaterThan GreaterThanOrEqual ILike In IsNotNull IsNotUnknown$$anon$2
+    IsNull IsUnknown$$anon$1 LessThan LessThanOrEqual Like LikeAll LikeAny Not NotLikeAll NotLikeAny
+    Or RLike
+
+    Add BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Divide IntegralDivide Multiply Remainder
+    ShiftLeft ShiftRight ShiftRightUnsigned Subtract UnaryMinus UnaryPositive
+"""
+# What a name, or a function without arguments, may turn out to be.  Not here, so refused: variables
+# of the session, columns of other plans, metadata of files.
+_RESOLVED_LEAVES = """
+    AttributeReference CommonExpressionRef Literal NamedLambdaVariable ResolvedCollation
+
+    ArraysZip Concat CreateArray CreateMap CreateNamedStruct MapConcat
+
+    CurrentCatalog CurrentDatabase CurrentDate CurrentPath CurrentTime CurrentTimeZone
+    CurrentTimestamp CurrentUser EulerNumber LocalTimestamp MonotonicallyIncreasingID Now Pi
+    SparkPartitionID SparkVersion Uuid
+"""
 # The same for all rows of a query, and others in the next.
 _CHANGING_NODES = frozenset(
     {
@@ -79,6 +75,7 @@ _CHANGING_NODES = frozenset(
         "CurrentCatalog",
         "CurrentDatabase",
         "CurrentDate",
+        "CurrentPath",
         "CurrentTime",
         "CurrentTimeZone",
         "CurrentTimestamp",
@@ -294,7 +291,6 @@ def check_new_generated_columns(jvm: JvmSession, schema: StructType) -> None:
             is_own = f.name.lower() in named
             raise _unfit(sql, f"it refers to {'itself' if is_own else 'a generated column'}")
         found = _resolved(jvm, plain, [sql], [parsed], _NEW_GENERATED)[0]
-        _check_nodes(sql, found.nodes, _NEW_GENERATED)
         if not found.is_deterministic:
             raise _unfit(sql, "it may differ each time")
         if found.data_type is None or not can_up_cast(jvm, found.data_type, f.data_type):
@@ -302,13 +298,19 @@ def check_new_generated_columns(jvm: JvmSession, schema: StructType) -> None:
 
 
 def default_values(jvm: JvmSession, columns: Sequence[TableSql]) -> list[Expression]:
-    """Default values; they refer to no column."""
-    return _understood(jvm, StructType(), columns, _DEFAULT)[0]
+    """Default values; they refer to no column, and are one value for all rows of a query."""
+    parsed, resolved = _understood(jvm, StructType(), columns, _DEFAULT)
+    for sql, found in zip(columns, resolved, strict=True):
+        if not found.is_deterministic:
+            raise _bad_new_default("NOT_CONSTANT")(sql, sql.text)
+    return parsed
 
 
 def check_default(jvm: JvmSession, default: TableSql, wanted: DataType) -> None:
     """Refuse a default that a column of the type `wanted` cannot store."""
     found = _understood(jvm, StructType(), [default], _NEW_DEFAULT)[1][0]
+    if not found.is_deterministic:
+        raise _bad_new_default("NON_DETERMINISTIC")(default, default.text)
     own = found.data_type
     if own is None or not can_default(jvm, default.text, own, wanted):
         raise SchemaError(
@@ -331,22 +333,25 @@ def _understood(
     jvm: JvmSession, schema: StructType, texts: Sequence[TableSql], kind: _Kind
 ) -> tuple[list[Expression], list[Resolved]]:
     parsed = [_parsed(jvm, sql, kind) for sql in texts]
-    resolved = _resolved(jvm, schema, texts, parsed, kind)
-    for sql, found in zip(texts, resolved, strict=True):
-        _check_nodes(sql, found.nodes, kind)
-    return parsed, resolved
+    return parsed, _resolved(jvm, schema, texts, parsed, kind)
 
 
 def _parsed(jvm: JvmSession, sql: TableSql, kind: _Kind) -> Expression:
+    """The text read, and nothing in it that must not even be looked up."""
     parsed = parse_expression(jvm, sql.text) if _is_readable(sql.text) else None
     if parsed is None or parsed.is_named:
         raise kind.malformed(sql, sql.text)
-    _check_nodes(sql, parsed.nodes, kind)
-    for function in sorted(parsed.functions):
-        if not is_builtin(jvm, function):
-            raise kind.user_defined(sql, function.replace(", ", "."))
-        if function.rpartition(", ")[2].lower() in _FORBIDDEN_FUNCTIONS:
-            raise kind.unsupported(sql, function.replace(", ", "."))
+    _check_aggregates(sql, parsed.nodes, kind)
+    if not parsed.nodes <= _names(_PARSED_NODES):
+        raise kind.unsupported(sql, sql.text)
+    for call in sorted(parsed.calls, key=lambda call: call.name):
+        name = call.builtin_name
+        if not is_builtin(jvm, call):
+            raise kind.user_defined(sql, call.name)
+        reason = refusal(name, call.arguments)
+        # Spark has its own words for those; what it lets pass is refused by `_check_resolved`.
+        if reason is not None and not is_of_many_rows(name):
+            raise kind.unsupported(sql, f"{name} in {_cut(sql.text)} ({reason})")
     return parsed
 
 
@@ -360,14 +365,19 @@ def _depth(text: str) -> int:
     return max(accumulate(steps), default=0)
 
 
-def _check_nodes(sql: TableSql, nodes: Collection[str], kind: _Kind) -> None:
+def _check_aggregates(sql: TableSql, nodes: Collection[str], kind: _Kind) -> None:
     if _AGGREGATE in nodes:
         raise kind.aggregate(sql, sql.text)
-    for node in sorted(nodes):
-        if _USER_DEFINED.search(node):
-            raise kind.user_defined(sql, sql.text)
-        if node in _FORBIDDEN_NODES:
-            raise kind.unsupported(sql, sql.text)
+
+
+def _check_resolved(sql: TableSql, parsed: Expression, found: Resolved, kind: _Kind) -> None:
+    _check_aggregates(sql, found.nodes, kind)
+    # A function of the session that has the name of one of Spark's.
+    if any(_USER_DEFINED.search(node) for node in found.nodes):
+        raise kind.user_defined(sql, sql.text)
+    is_of_one_row = not any(is_of_many_rows(call.builtin_name) for call in parsed.calls)
+    if found.operators or not is_of_one_row or not found.leaves <= _names(_RESOLVED_LEAVES):
+        raise kind.unsupported(sql, sql.text)
 
 
 def _resolved(
@@ -380,12 +390,15 @@ def _resolved(
     is_last = len(parsed) == 1
     try:
         resolved = resolve(jvm, schema, parsed)
-        if is_last or not any(found.nodes & _FORBIDDEN_NODES for found in resolved):
+        # What one of them needs is part of the plan of all.
+        if is_last or not any(found.operators for found in resolved):
+            for sql, read, found in zip(texts, parsed, resolved, strict=True):
+                _check_resolved(sql, read, found, kind)
             return resolved
     except JAVA_FAILURES as error:
         if is_last:
-            refusal = _refusal(texts[0], error, kind)
-            raise refusal from (None if refusal is error else error)
+            refused = _refusal(texts[0], error, kind)
+            raise refused from (None if refused is error else error)
     # Together they cost one analysis; apart they tell which one is wrong.
     pairs = zip(texts, parsed, strict=True)
     return [_resolved(jvm, schema, [sql], [one], kind)[0] for sql, one in pairs]
@@ -397,6 +410,15 @@ def _refusal(sql: TableSql, error: Exception, kind: _Kind) -> Exception:
     if isinstance(error, PySparkException) and _UNRESOLVED_COLUMN.match(error.getCondition() or ""):
         return kind.wrong_column(sql, _named(error.getMessageParameters()))
     return kind.unsupported(sql, sql.text)
+
+
+@cache
+def _names(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def _named(parameters: Mapping[str, str] | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
-from pyspark_delta.spark.jvm.catalyst import column_of
+from pyspark_delta.spark.jvm.catalyst import column_of, expression_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
 from pyspark_delta.spark.jvm.parameters import parsed_plan
 from pyspark_delta.spark.jvm.parsed_changes import (
@@ -82,10 +82,9 @@ class InsertedQuery:
             return {i: True for i, value in enumerate(listed) if is_default(_bare(value))}
         return {}
 
-    def with_defaults(self, jvm: JvmSession, texts: Mapping[int, str]) -> InsertedQuery:
-        """The query with SQL in the places of DEFAULT, by columns."""
-        parser = jvm.session.sessionState().sqlParser()
-        made = {place: parser.parseExpression(text) for place, text in texts.items()}
+    def with_defaults(self, jvm: JvmSession, values: Mapping[int, Column]) -> InsertedQuery:
+        """The query with values in the places of DEFAULT, by columns."""
+        made = {place: expression_of(jvm, value) for place, value in values.items()}
 
         def filled(values: Sequence[Any]) -> list[Any]:
             return [

@@ -6,7 +6,7 @@ Spark's own parser reads it.  What may stand in it is decided elsewhere, by the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -23,23 +23,41 @@ from pyspark_delta.spark.jvm.gateway import JvmSession, items
 
 _FUNCTIONS = "org.apache.spark.sql.catalyst.analysis.FunctionRegistry$"
 _NAMES = frozenset({"Alias", "MultiAlias", "UnresolvedAlias"})
-_BUILTIN_QUALIFIERS = ("builtin, ", "system, builtin, ")
+_BUILTIN_QUALIFIERS = ("builtin.", "system.builtin.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCall:
+    """A function that is called by its name, in lower case, parts joined by a dot.
+
+    `arguments` has, for each, its keys and values where it is a map of literal texts, else None.
+    """
+
+    name: str
+    arguments: tuple[Mapping[str, str] | None, ...] = field(hash=False)
+
+    @property
+    def builtin_name(self) -> str:
+        """The name without the qualifier of Spark's own functions; others keep theirs."""
+        name = self.name
+        for qualifier in _BUILTIN_QUALIFIERS:
+            name = name.removeprefix(qualifier)
+        return name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
     """An expression as it is written, nothing looked up yet.
 
-    `sql` is Spark's spelling of it, `nodes` the short names of its Catalyst classes, `functions`
-    the functions it calls by name, parts joined by a comma.  `columns` are those it names, by the
-    name as written, and `paths` the parts of their names.  `is_named` says that an alias stands
-    behind it.
+    `sql` is Spark's spelling of it, `nodes` the short names of its Catalyst classes, `calls` the
+    functions it calls by name.  `columns` are those it names, by the name as written, and `paths`
+    the parts of their names.  `is_named` says that an alias stands behind it.
     """
 
     column: Column = field(hash=False, compare=False)
     sql: str
     nodes: frozenset[str]
-    functions: frozenset[str]
+    calls: tuple[FunctionCall, ...]
     columns: tuple[tuple[str, Column], ...] = field(hash=False, compare=False)
     paths: tuple[tuple[str, ...], ...] = ()
     is_named: bool = False
@@ -49,12 +67,14 @@ class Expression:
 class Resolved:
     """What an expression turned out to be over given columns.
 
-    `nodes` are the classes of its tree and of the plan that it needs, one of rows by themselves
-    left out.
+    `nodes` are the classes of its tree, `leaves` those of them that have no arguments, `operators`
+    what its plan needs besides a projection of the rows.
     """
 
     data_type: DataType | None  # None: a type that no table has
     nodes: frozenset[str]
+    leaves: frozenset[str]
+    operators: frozenset[str]
     is_deterministic: bool = True
 
 
@@ -80,13 +100,15 @@ def raw_type(jvm: JvmSession, text: str) -> Any:
         return "void"
 
 
-def is_builtin(jvm: JvmSession, function: str) -> bool:
-    """Whether a function of `Expression.functions` is Spark's own."""
-    name = function.lower()
-    for qualifier in _BUILTIN_QUALIFIERS:
-        name = name.removeprefix(qualifier)
-    registry = jvm.java_class(_FUNCTIONS)
-    return bool(registry.builtin().functionExists(registry.builtinFunctionIdentifier(name)))
+def is_builtin(jvm: JvmSession, function: FunctionCall) -> bool:
+    """Whether the function is Spark's own."""
+    name = function.builtin_name
+
+    def exists() -> bool:
+        registry = jvm.java_class(_FUNCTIONS)
+        return bool(registry.builtin().functionExists(registry.builtinFunctionIdentifier(name)))
+
+    return bool(jvm.remembered(f"{_FUNCTIONS}{name}", exists))
 
 
 def resolve(
@@ -109,10 +131,13 @@ def resolve(
     return [
         Resolved(
             data_type=_type(e),
-            nodes=_nodes(_below_alias(e)) | operators,
+            nodes=_nodes(tree),
+            leaves=_nodes([node for node in tree if node["num-children"] == 0]),
+            operators=operators,
             is_deterministic=bool(e.deterministic()),
         )
         for e in resolved
+        for tree in [_below_alias(e)]
     ]
 
 
@@ -135,13 +160,45 @@ def _expression(jvm: JvmSession, parsed: Any) -> Expression:
         column=column_of(jvm, parsed),
         sql=str(parsed.sql()),
         nodes=_nodes(tree),
-        functions=frozenset(
-            node["nameParts"][1:-1] for node in tree if _short(node) == "UnresolvedFunction"
-        ),
+        calls=tuple(_calls(tree)),
         columns=tuple((str(leaf.name()), column_of(jvm, leaf)) for leaf in named),
         paths=tuple(tuple(str(part) for part in items(leaf.nameParts())) for leaf in named),
         is_named=_short(tree[0]) in _NAMES,
     )
+
+
+def _calls(tree: Sequence[dict[str, Any]]) -> Iterator[FunctionCall]:
+    """The calls of a tree whose nodes stand before what is below them."""
+    ends = [0] * len(tree)  # where what is below a node ends
+    for index in reversed(range(len(tree))):
+        below = _children(tree, ends, index)
+        ends[index] = ends[below[-1]] if below else index + 1
+        if _short(tree[index]) == "UnresolvedFunction":
+            arguments = tuple(_literal_map(tree, _children(tree, ends, i), i) for i in below)
+            yield FunctionCall(name=_called(tree[index]), arguments=arguments)
+
+
+def _children(tree: Sequence[dict[str, Any]], ends: Sequence[int], index: int) -> list[int]:
+    children: list[int] = []
+    for _ in range(tree[index]["num-children"]):
+        children.append(ends[children[-1]] if children else index + 1)
+    return children
+
+
+def _literal_map(
+    tree: Sequence[dict[str, Any]], children: Sequence[int], index: int
+) -> dict[str, str] | None:
+    node, texts = tree[index], [tree[child] for child in children]
+    if _short(node) != "UnresolvedFunction" or _called(node) != "map" or len(texts) % 2:
+        return None
+    if any(_short(text) != "Literal" or text["dataType"] != "string" for text in texts):
+        return None
+    values = [str(text["value"]) for text in texts]
+    return dict(zip(values[::2], values[1::2], strict=True))
+
+
+def _called(node: dict[str, Any]) -> str:
+    return str(node["nameParts"])[1:-1].replace(", ", ".").lower()
 
 
 def _named_leaves(parsed: Any, tree: Sequence[dict[str, Any]]) -> list[Any]:

@@ -37,6 +37,7 @@ from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.reader import read_snapshot
 from pyspark_delta.spark.sql.requests import Request, parsed_statement
 from pyspark_delta.spark.sql.targets import inserted_table
+from pyspark_delta.spark.table_sql import TableSql, default_values
 from pyspark_delta.spark.table_writes import TableRows, insert_rows
 from pyspark_delta.spark.types import to_spark_type
 
@@ -263,13 +264,14 @@ class _Insert:
         for f in fields.values():
             if f is not None and not f.nullable and not _has_value(f):
                 raise SchemaError("NO_DEFAULT_COLUMN_VALUE_AVAILABLE", colName=quoted_name(f.name))
-        texts = {i: "NULL" if f is None else _default(f) for i, f in fields.items()}
+        jvm = JvmSession(self.spark)
+        values = {i: F.lit(None) if f is None else _default(jvm, f) for i, f in fields.items()}
         left_out = {
             targets[i]
             for i, f in fields.items()
             if f is not None and places[i] and (is_identity(f) or generation_expression(f))
         }
-        return query.with_defaults(JvmSession(self.spark), texts), frozenset(left_out)
+        return query.with_defaults(jvm, values), frozenset(left_out)
 
     @property
     def _may_evolve(self) -> bool:
@@ -353,6 +355,9 @@ def _has_value(f: StructField) -> bool:
     return bool(current_default(f) or is_identity(f) or generation_expression(f))
 
 
-def _default(f: StructField) -> str:
+def _default(jvm: JvmSession, f: StructField) -> Column:
     text = current_default(f)
-    return "NULL" if text is None else f"CAST(({text}) AS {f.data_type.simple_string})"
+    if text is None:
+        return F.lit(None)
+    (value,) = default_values(jvm, [TableSql(name=f.name, text=text)])
+    return value.column.cast(to_spark_type(f.data_type))
