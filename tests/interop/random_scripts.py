@@ -142,10 +142,11 @@ class _Writer:
         names = ", ".join(f"`{each.name}`" for each in self.columns)
         return f"INSERT INTO {{t}} ({names}) {self._rows(count)}"
 
-    def _rows(self, count: int, **given: str) -> str:
+    def _rows(self, count: int, columns: Sequence[Column] | None = None, **given: str) -> str:
         """A query of so many rows, with these values in columns so named."""
+        of = self.columns if columns is None else columns
         rows = ", ".join(
-            f"({', '.join(given.get(each.name) or each.some(self._rng) for each in self.columns)})"
+            f"({', '.join(given.get(each.name) or each.some(self._rng) for each in of)})"
             for _ in range(count)
         )
         # One task and so one file for each partition, whatever the engine's plans are.
@@ -157,7 +158,13 @@ class _Writer:
         return step
 
     def _append(self) -> str:
-        return self._insert(self._rng.randint(1, 2))
+        """Rows with all columns, or without some, be it the one of its partitions."""
+        count = self._rng.randint(1, 2)
+        if self._chance(0.6):
+            return self._insert(count)
+        kept = [each for each in self.columns if each.name == "k" or self._chance(0.5)]
+        names = ", ".join(f"`{each.name}`" for each in kept)
+        return f"INSERT INTO {{t}} ({names}) {self._rows(count, kept)}"
 
     def _delete(self) -> str:
         where = f" WHERE {self._boolean('', self.columns)}" if self._chance(0.95) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -23,23 +24,32 @@ _OF_CHANGES = ("DELETE", "UPDATE", "MERGE")
 _OF_FILES = ("OPTIMIZE", "RESTORE")
 
 
-def run(spark: SparkSession, seed: int, steps: int, path: str) -> list[dict[str, Any]]:
-    """Take the steps of a script: after each what it gave, and the table's rows and changes."""
+def run(
+    spark: SparkSession, seed: int, steps: int, path: str, left_out: Sequence[int] = ()
+) -> list[dict[str, Any]]:
+    """Take the steps of a script: after each what it gave, and the table's rows and changes.
+
+    The next statement follows whether or not one is refused.  `left_out` are the numbers of
+    statements that are not run.
+    """
     chosen = script(seed, steps)
     before = {key: spark.conf.get(key, None) for key in chosen.conf}
     for key, value in chosen.conf.items():
         spark.conf.set(key, value)
     try:
-        return list(_told(spark, chosen, path))
+        return list(_told(spark, chosen, path, left_out))
     finally:
         for key, old in before.items():
             spark.conf.unset(key) if old is None else spark.conf.set(key, old)
 
 
-def _told(spark: SparkSession, chosen: Script, path: str) -> Any:
+def _told(spark: SparkSession, chosen: Script, path: str, left_out: Sequence[int]) -> Any:
     version = -1
-    for text in (chosen.create, *chosen.fill, *chosen.steps):
+    for number, text in enumerate((chosen.create, *chosen.fill, *chosen.steps)):
         told: dict[str, Any] = {"text": text}
+        if number in left_out:
+            yield told
+            continue
         try:
             gave = json_rows(spark.sql(text.replace("{t}", f"delta.`{path}`")), sort=True)
             told["gave"] = [] if text.startswith(_OF_FILES) else gave

@@ -18,7 +18,7 @@ from tests.interop.random_scripts import script
 STEPS = 6
 SAMPLE = (104, 201)
 COMPARED = ("gave", "schema", "rows", "found", "counts", "changes")
-# What delta-spark cannot do, after which tables differ: some MERGEs of a table into itself, values
+# What delta-spark cannot do, and is left out here then: some MERGEs of a table into itself, values
 # of a subquery over it, casts of keys that have no words, and ids of rows whose key is null then.
 UNTOLD = (
     "DELTA_MERGE_RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT",
@@ -28,7 +28,7 @@ UNTOLD = (
 )
 RUN = """
 from tests.interop import random_statements
-result = random_statements.run(spark, seed, steps, path)
+result = random_statements.run(spark, seed, steps, path, left_out)
 """
 
 
@@ -46,19 +46,26 @@ def test_both_engines_do_the_same_in_many_more_cases(
 
 
 def check_script(pair: Pair, path: Path, seed: int) -> None:
-    """Run a script by both, and compare what each of its statements left behind."""
+    """Run a script by both, and compare what each of its statements left behind.
+
+    A statement that only delta-spark fails at is left out here, so that the others of the script
+    meet the same table.
+    """
+    given: dict[str, Any] = {"seed": seed, "steps": STEPS}
     with ThreadPoolExecutor(1) as beside:
-        waited = beside.submit(
-            pair.theirs.python, RUN, seed=seed, steps=STEPS, path=path / "theirs"
-        )
-        ours = pair.ours.python(RUN, seed=seed, steps=STEPS, path=path / "ours")
+        waited = beside.submit(pair.theirs.python, RUN, **given, left_out=[], path=path / "theirs")
+        ours = pair.ours.python(RUN, **given, left_out=[], path=path / "ours")
         theirs = waited.result()
-    settings = script(seed, STEPS).conf
-    for own, other in zip(ours, theirs, strict=True):
-        if other.get("error") in UNTOLD:
-            return
+    untold = [n for n, other in enumerate(theirs) if other.get("error") in UNTOLD]
+    if untold:
+        ours = pair.ours.python(RUN, **given, left_out=untold, path=path / "ours again")
+    chosen = script(seed, STEPS)
+    settings, wanted = chosen.conf, [chosen.create, *chosen.fill, *chosen.steps]
+    # No statement is the last because it was refused, but for the one that makes the table.
+    assert "error" in theirs[0] or [other["text"] for other in theirs] == wanted
+    for number, (own, other) in enumerate(zip(ours, theirs, strict=True)):
         story = f"{ours[0]['text']}\n{own['text']}\n{settings}"
-        assert is_same(own, other), f"{story}\n{own}\n{other}"
+        assert number in untold or is_same(own, other), f"{story}\n{own}\n{other}"
 
 
 def is_same(own: dict[str, Any], other: dict[str, Any]) -> bool:
