@@ -21,8 +21,6 @@ BLANK = ("", " ", "\t\n")
 FLAGS = (*BLANK, "no", "1", "true ")
 NUMBERS = (*BLANK, "-1", "1.5", "many", "9" * 20)
 REFUSED: Mapping[str, tuple[str, ...]] = {
-    "replaceWhere": BLANK,
-    "replaceOn": BLANK,
     "replaceUsing": (*BLANK, ",", "id,", ",id", "id,,p", "`id", "``", "`id` p", "id`"),
     "partitionOverwriteMode": (*BLANK, "no", "dynamic static"),
     "overwriteSchema": FLAGS,
@@ -43,7 +41,6 @@ REFUSED: Mapping[str, tuple[str, ...]] = {
 # What one option needs beside it.
 COMPANIONS = {"txnAppId": {"txnVersion": "1"}, "txnVersion": {"txnAppId": "app"}}
 NO_STREAM_OPTIONS = ("txnAppId", "txnVersion", "dataChange")
-NEEDS_ENABLING = ("replaceWhere", "replaceOn", "replaceUsing")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +66,7 @@ def test_a_value_that_means_nothing_is_refused_by_every_way_to_write(
             assert error.value.parameters["input"] == value
         with pytest.raises(DeltaError) as refused:
             writer_for({**options, "path": str(table.path)}, data.schema, True)
-        needs_enabling = name in NEEDS_ENABLING
+        needs_enabling = name == "replaceUsing"
         assert (refused.value.condition == "DELTA_ILLEGAL_OPTION") is not needs_enabling
         if name not in NO_STREAM_OPTIONS:
             for mode in ("append", "complete"):
@@ -82,7 +79,7 @@ def test_a_value_that_means_nothing_is_refused_by_every_way_to_write(
 def test_what_spark_reads_spark_refuses_and_no_row_goes(table: SparkTable) -> None:
     data = table.data("id long, p long", (1, 1)).alias("s")
     for name in ("replaceWhere", "replaceOn"):
-        for value in ("(", ",", "`", "id,"):
+        for value in (*BLANK, "(", ",", "`", "id,"):
             with pytest.raises(ParseException):
                 table.write(data, "overwrite", **{name: value})
         for value in ("-1", "'all'"):

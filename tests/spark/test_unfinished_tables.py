@@ -6,16 +6,16 @@ The states are those that real kills leave (`test_statement_kills.py`), made by 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_delta import DeltaError, DeltaTable, enable
+from pyspark_delta import DeltaError, DeltaTable, disable, enable
 from pyspark_delta.kernel.ops.creation_note import (
     CREATION_NOTE,
     read_creation_note,
@@ -214,3 +214,122 @@ def test_of_several_who_make_a_table_at_once_one_does(spark: SparkSession, db: s
     assert [row.id for row in spark.table("t").collect()] == winners * 3
     assert operations(spark, "t") == ["CREATE TABLE AS SELECT"]
     assert read_creation_note(table_log(spark, f"{db}.t").store) is None
+
+
+DEFINITION = """CREATE TABLE t (id BIGINT COMMENT 'the id', v VARCHAR(5), p STRING NOT NULL)
+USING delta PARTITIONED BY (p) COMMENT 'why'
+TBLPROPERTIES ('own' = '1', 'delta.appendOnly' = 'true')
+"""
+# Each makes the table as the catalog defines it.
+COMPLETING: Mapping[str, Callable[[SparkSession], object]] = {
+    "INSERT": lambda s: s.sql("INSERT INTO t VALUES (1, 'x', 'a')"),
+    "INSERT by name": lambda s: s.sql("INSERT INTO t (p, id) SELECT 'a', 1L"),
+    "insertInto": lambda s: row_for_t(s).write.insertInto("t"),
+    "append": lambda s: row_for_t(s).write.format("delta").mode("append").saveAsTable("t"),
+    "writeTo": lambda s: row_for_t(s).writeTo("t").append(),
+    "the statement again": lambda s: s.sql(DEFINITION),
+    "IF NOT EXISTS": lambda s: s.sql("CREATE TABLE IF NOT EXISTS t (other INT) USING delta"),
+    "builder": lambda s: DeltaTable.createIfNotExists(s).tableName("t").execute(),
+}
+# Each brings a definition of its own, which is the table's then.
+REDEFINING: Mapping[str, Callable[[SparkSession], object]] = {
+    "CREATE": lambda s: s.sql("CREATE TABLE t (n INT) USING delta"),
+    "CREATE OR REPLACE": lambda s: s.sql("CREATE OR REPLACE TABLE t (n INT) USING delta"),
+    "CREATE AS SELECT": lambda s: s.sql("CREATE TABLE t USING delta AS SELECT 1 AS n"),
+    "saveAsTable": lambda s: s.sql("SELECT 1 AS n").write.format("delta").saveAsTable("t"),
+    "overwrite": lambda s: (
+        s.sql("SELECT 1 AS n").write.format("delta").mode("overwrite").saveAsTable("t")
+    ),
+}
+
+
+def row_for_t(spark: SparkSession) -> DataFrame:
+    return spark.sql("SELECT 1L AS id, 'x' AS v, 'a' AS p")
+
+
+@pytest.fixture
+def plain(spark: SparkSession, db: str) -> SparkSession:
+    """A session that is not enabled, with the same catalog."""
+    other = disable(spark.newSession())
+    other.sql(f"USE {db}")
+    return other
+
+
+def test_a_definition_of_a_session_that_was_not_enabled_is_completed_by_the_first_write(
+    spark: SparkSession, plain: SparkSession
+) -> None:
+    for way, complete in COMPLETING.items():
+        plain.sql(DEFINITION)
+        assert not (place(spark, "t") / "_delta_log").exists()
+        complete(spark)
+        metadata = table_log(spark, "t").update().metadata
+        assert list(metadata.schema.names) == ["id", "v", "p"], way
+        assert metadata.schema["id"].metadata["comment"] == "the id"
+        assert not metadata.schema["p"].nullable
+        assert metadata.partition_columns == ("p",)
+        assert metadata.description == "why"
+        assert metadata.configuration == {"own": "1", "delta.appendOnly": "true"}
+        written = {"INSERT by name": [(1, None, "a")]}.get(way, [(1, "x", "a")])
+        is_write = way in list(COMPLETING)[:5]
+        assert rows(spark.table("t")) == (written if is_write else []), way
+        with pytest.raises((DeltaError, PySparkException)):
+            spark.sql("INSERT INTO t VALUES (1, 'longer than five', 'a')")
+        entry = look_up(spark, "t")
+        assert entry is not None
+        assert entry.entry is not None
+        assert not entry.entry.is_sparks_own
+        spark.sql("DROP TABLE t")
+
+
+def test_a_statement_with_columns_of_its_own_makes_the_table_that_it_defines(
+    spark: SparkSession, plain: SparkSession
+) -> None:
+    for way, define in REDEFINING.items():
+        plain.sql(DEFINITION)
+        define(spark)
+        assert spark.table("t").columns == ["n"], way
+        assert [each.name for each in spark.catalog.listColumns("t")] == ["n"]
+        metadata = table_log(spark, "t").update().metadata
+        assert (metadata.partition_columns, metadata.configuration) == ((), {})
+        spark.sql("INSERT INTO t VALUES (2)")
+        spark.sql("DROP TABLE t")
+
+
+def test_reading_a_definition_without_a_log_tells_the_statement_that_completes_it(
+    spark: SparkSession, plain: SparkSession, db: str, table_path: Path
+) -> None:
+    plain.sql(f"CREATE TABLE t (id BIGINT) USING delta LOCATION '{table_path}'")
+    statement = f"CREATE TABLE IF NOT EXISTS `spark_catalog`.`{db}`.`t` USING delta"
+    for read in (
+        lambda: spark.table("t"),
+        lambda: spark.sql("SELECT * FROM t"),
+        lambda: spark.sql("DELETE FROM t"),
+        lambda: spark.sql("DESCRIBE HISTORY t"),
+        lambda: DeltaTable.forName(spark, "t"),
+    ):
+        with pytest.raises(DeltaError) as found:
+            read()
+        assert found.value.condition == "DELTA_TABLE_WITHOUT_LOG"
+        assert found.value.parameters["statement"] == statement
+    spark.sql(statement)
+    assert spark.table("t").columns == ["id"]
+    assert (table_path / "_delta_log").is_dir()
+    spark.sql("DROP TABLE t")
+    # Clustering is recorded too.  Files of somebody's own are in the way.
+    plain.sql("CREATE TABLE c (id BIGINT) USING delta CLUSTER BY (id)")
+    spark.range(1).write.parquet(str(place(spark, "c") / "files"))
+    assert refused(spark, "INSERT INTO c VALUES (1)") == (
+        "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
+    )
+    shutil.rmtree(place(spark, "c") / "files")
+    spark.sql("INSERT INTO c VALUES (1)")
+    assert spark.sql("DESCRIBE DETAIL c").first().clusteringColumns == ["id"]  # type: ignore[union-attr]
+
+
+def test_a_table_that_lost_its_log_is_not_made_anew_by_a_write(
+    spark: SparkSession, db: str
+) -> None:
+    spark.sql("CREATE TABLE t USING delta AS SELECT 1 AS id")
+    shutil.rmtree(place(spark, "t"))
+    assert refused(spark, "INSERT INTO t VALUES (2)") == "DELTA_TABLE_NOT_FOUND"
+    assert refused(spark, "CREATE TABLE t (id INT) USING delta") == "TABLE_OR_VIEW_ALREADY_EXISTS"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_delta import DeltaError, DeltaTable, enable
+from pyspark_delta import DeltaError, DeltaTable, disable, enable
 from pyspark_delta.spark.catalog import resolve_table
 
 BEGIN, END = "messages begin", "messages end"
@@ -91,6 +91,39 @@ def check_quiet(spark: SparkSession, home: Path) -> None:
     assert [row.col_name for row in spark.sql("DESCRIBE quiet").collect()][2] == "late"
 
 
+def check_completed(spark: SparkSession, home: Path) -> None:
+    """What a session that is not enabled defines, the first write or statement completes."""
+    plain = disable(spark.newSession())
+    place = home / "defined 5% ü"
+    for name, rest in (
+        ("defined", "PARTITIONED BY (p) COMMENT 'why' TBLPROPERTIES ('own' = '1')"),
+        ("placed", f"LOCATION '{place}'"),
+    ):
+        plain.sql(f"CREATE TABLE {name} (id BIGINT COMMENT 'c', p STRING) USING delta {rest}")
+        with pytest.raises(DeltaError, match="CREATE TABLE IF NOT EXISTS"):
+            spark.table(name)
+    spark.sql("INSERT INTO defined VALUES (1, 'a')")
+    spark.sql("CREATE TABLE IF NOT EXISTS placed USING delta")
+    assert (place / "_delta_log").is_dir()
+    assert spark.table("placed").columns == ["id", "p"]
+    detail = spark.sql("DESCRIBE DETAIL defined").first()
+    assert detail is not None
+    assert (detail.partitionColumns, detail.description) == (["p"], "why")
+    assert dict(detail.properties) == {"own": "1"}
+    for name in ("defined", "placed"):
+        found = resolve_table(spark, name).entry
+        assert found is not None
+        assert not found.is_sparks_own
+        spark.sql(f"INSERT INTO {name} VALUES (2, 'b')")
+    assert {tuple(row) for row in spark.newSession().table("defined").collect()} == {
+        (1, "a"),
+        (2, "b"),
+    }
+    plain.sql("CREATE TABLE again (id BIGINT, p STRING) USING delta PARTITIONED BY (p)")
+    spark.sql("CREATE OR REPLACE TABLE again USING delta AS SELECT 1 AS n")
+    assert [row.col_name for row in spark.sql("DESCRIBE again").collect()] == ["n"]
+
+
 def main(home: Path) -> None:
     spark = enable(started(home))
     assert spark.conf.get("spark.sql.catalogImplementation") == "hive"
@@ -116,6 +149,7 @@ def main(home: Path) -> None:
     assert spark.read.format("delta").load(str(outside)).count() == 4
     check_converted(spark, home)
     check_quiet(spark, home)
+    check_completed(spark, home)
     spark.stop()
 
 

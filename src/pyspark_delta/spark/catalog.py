@@ -165,7 +165,18 @@ def log_of(spark: SparkSession, table: TableName) -> DeltaLog:
         raise OperationNotAllowedError(
             "DELTA_OPERATION_NOT_ALLOWED", operation=f"{table.shown}, which has no location,"
         )
-    return open_log(spark, table.location)
+    log = open_log(spark, table.location)
+    if table.entry is not None and table.entry.is_sparks_own and not log.table_exists:
+        raise without_log(table.entry)
+    return log
+
+
+def without_log(entry: CatalogEntry) -> TableNotFoundError:
+    """What the use of a table raises whose definition is in the catalog, and nothing else."""
+    if not entry.is_sparks_own:
+        return TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=entry.name)
+    statement = f"CREATE TABLE IF NOT EXISTS {quoted_parts(entry.parts)} USING delta"
+    return TableNotFoundError("DELTA_TABLE_WITHOUT_LOG", tableName=entry.name, statement=statement)
 
 
 def shown_schema(schema: StructType) -> StructType:

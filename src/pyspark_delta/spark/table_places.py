@@ -41,6 +41,7 @@ from pyspark_delta.spark.jvm.catalog import (
     current_database,
     default_location,
     qualified_location,
+    release_entry,
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.settings import all_settings
@@ -85,6 +86,14 @@ class TablePlace:
     def has_files(self) -> bool:
         """Whether there is any file below the location."""
         return next(iter(self.log.store.list_recursive("")), None) is not None
+
+    def is_definition_only(self) -> bool:
+        """Whether the catalog has the table's definition, and there is no log of it.
+
+        Spark makes such an entry in a session that is not enabled.
+        """
+        entry = self.name.entry
+        return entry is not None and entry.is_sparks_own and self.snapshot() is None
 
     def is_begun(self) -> bool:
         """Whether somebody began to make this very table here, and nobody has ended it."""
@@ -180,7 +189,12 @@ def register(spark: SparkSession, place: TablePlace, outside: Sequence[str] = ()
     `outside` are places beside its own where files of a new table lie.
     """
     name = place.name
-    if name.path is None and name.entry is not None:
+    if name.entry is not None and name.entry.is_sparks_own:
+        # A metastore keeps the partition columns of an entry for good, and Delta's are plain
+        # ones.  Whoever is stopped between the two entries leaves the note of a new table.
+        write_creation_note(place.log.store, place.noted_as)
+        release_entry(JvmSession(spark), name.entry)
+    elif name.path is None and name.entry is not None:
         show_columns(spark, name)
         return
     if name.path is None:

@@ -18,7 +18,7 @@ from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.allowed_places import allow_places
 from pyspark_delta.spark.cached_rows import refresh_cached
-from pyspark_delta.spark.catalog import shown_schema
+from pyspark_delta.spark.catalog import shown_schema, without_log
 from pyspark_delta.spark.commands.read import (
     chosen_snapshot,
     chosen_version,
@@ -88,7 +88,7 @@ class TablePlans:
         try:
             log, snapshot = chosen_version(self._spark, entry.location, asked)
         except TableNotFoundError as error:
-            raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=entry.name) from error
+            raise without_log(entry) from error
         return self._plan(key, log, snapshot, entry.handle, is_time_travel=version is not None)
 
     def is_table(self, path: str) -> bool:

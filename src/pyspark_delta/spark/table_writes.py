@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from pyspark_delta.errors.table import TableNotFoundError
 from pyspark_delta.spark.catalog import TableName, already_there, not_there, show_columns
+from pyspark_delta.spark.commands.create_table import completed_table, is_definition_only
 from pyspark_delta.spark.commands.write import run_write
 from pyspark_delta.spark.commands.write_definition import clustering_names
 from pyspark_delta.spark.commands.write_request import (
@@ -57,6 +58,8 @@ def save_as_table(spark: SparkSession, name: TableName, rows: TableRows, mode: S
     An overwrite replaces rows and keeps the table, its properties and its comment.
     """
     rows = replace(rows, comment=rows.options.get("comment"), location=rows.options.get("path"))
+    if mode == "append":
+        name = completed_table(spark, name)
     if not _exists(spark, name, rows):
         check_new_columns(rows.data)
         operation: TableVerb = "create or replace" if mode == "overwrite" else "create"
@@ -95,6 +98,7 @@ def insert_rows(
         replace_where=replace_where,
         dynamic_partitions=dynamic_partitions,
     )
+    name = completed_table(spark, name)
     place = place_of(spark, name, None, rows.options)
     if place.snapshot() is None:
         raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=name.shown)
@@ -108,7 +112,7 @@ def make_table(spark: SparkSession, name: TableName, rows: TableRows, verb: Tabl
     exists = _exists(spark, name, rows)
     if verb == "create" and exists:
         raise already_there(spark, name)
-    if verb == "replace" and not exists:
+    if verb == "replace" and not exists and name.entry is None:
         raise not_there(spark, name)
     _write_table(spark, name, rows, verb, is_v1=False)
 
@@ -153,7 +157,7 @@ def _table_request(
 
 def _exists(spark: SparkSession, name: TableName, rows: TableRows) -> bool:
     if name.path is None:
-        return name.entry is not None
+        return name.entry is not None and not is_definition_only(spark, name)
     return place_of(spark, name, None, rows.options).snapshot() is not None
 
 

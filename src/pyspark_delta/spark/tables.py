@@ -24,7 +24,7 @@ from pyspark_delta.errors.table import (
     TableNotFoundError,
 )
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.catalog import TableName, look_up_relation, quoted_parts
+from pyspark_delta.spark.catalog import TableName, log_of, look_up_relation, quoted_parts
 from pyspark_delta.spark.commands.change_feed import (
     ChangeBound,
     change_bounds,
@@ -126,6 +126,7 @@ class DeltaTable(FeatureMethods, TableFacts, TableUpkeep):
         if found is None or found.location is None or not found.is_delta:
             shown = quoted_parts(parse_name(JvmSession(sparkSession), tableOrViewName))
             raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=shown)
+        log_of(sparkSession, found)  # a name without a log is refused with what completes it
         return cls(sparkSession, found.location, name=_catalog_name(found))
 
     @classmethod

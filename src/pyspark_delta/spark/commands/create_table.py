@@ -7,7 +7,7 @@ it goes on where one was stopped between the commit and the catalog.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -45,9 +45,22 @@ from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.catalog import TableName, already_there, not_there
 from pyspark_delta.spark.commands.user_metadata import session_user_metadata
+from pyspark_delta.spark.jvm.catalog import (
+    defined_clustering,
+    defined_properties,
+    entry_comment,
+    entry_partition_schema,
+    entry_schema,
+)
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.table_layout import check_layout
-from pyspark_delta.spark.table_places import TablePlace, new_table_properties, place_of, register
+from pyspark_delta.spark.table_places import (
+    TablePlace,
+    known_name,
+    new_table_properties,
+    place_of,
+    register,
+)
 from pyspark_delta.spark.table_sql import TableSql, check_default, check_generated_columns
 
 _MOST_CLUSTERING_COLUMNS = 4
@@ -79,15 +92,19 @@ class TableDefinition:
 def run_create_table(spark: SparkSession, definition: TableDefinition) -> None:
     """Make the table, or replace it, and let the catalog know."""
     name = definition.name
-    if name.entry is not None and not definition.replaces:
+    completes = is_definition_only(spark, name)
+    if completes and not definition.replaces:
+        definition = _completing(spark, definition)
+    if name.entry is not None and not (completes or definition.replaces):
         return _check_exists(spark, definition)
     _check_definition(spark, definition)
     place = place_of(spark, name, definition.location)
     snapshot = place.snapshot()
-    exists = snapshot is not None if name.path is not None else name.entry is not None
+    by_log = name.path is not None or completes
+    exists = snapshot is not None if by_log else name.entry is not None
     if exists and not definition.replaces:
         return _check_exists(spark, definition)
-    if not exists and not definition.creates:
+    if not exists and not (definition.creates or completes):
         raise not_there(spark, name)
     if exists or (snapshot is not None and definition.replaces):
         _replace(spark, place, definition, snapshot)
@@ -97,6 +114,44 @@ def run_create_table(spark: SparkSession, definition: TableDefinition) -> None:
         _create(spark, place, definition)
     register(spark, place)
     return None
+
+
+def is_definition_only(spark: SparkSession, name: TableName) -> bool:
+    """Whether the catalog has the table's definition, and there is no log of it yet."""
+    if name.entry is None or not name.entry.is_sparks_own:
+        return False
+    return place_of(spark, name, None).is_definition_only()
+
+
+def completed_table(spark: SparkSession, name: TableName) -> TableName:
+    """The table, made as the catalog defines it where nobody has done that before.
+
+    A session that is not enabled leaves the definition alone; the first write makes the table.
+    """
+    if not is_definition_only(spark, name):
+        return name
+    run_create_table(spark, TableDefinition(name=name, if_not_exists=True))
+    return known_name(spark, name)
+
+
+def _completing(spark: SparkSession, definition: TableDefinition) -> TableDefinition:
+    """The definition that the catalog has, unless the statement brings columns of its own.
+
+    Of IF NOT EXISTS those do not count: the name exists.
+    """
+    entry = definition.name.entry
+    assert entry is not None
+    if definition.schema.fields and not definition.if_not_exists:
+        return definition
+    jvm = JvmSession(spark)
+    return replace(
+        definition,
+        schema=entry_schema(entry),
+        partition_by=tuple(entry_partition_schema(entry).names),
+        cluster_by=defined_clustering(jvm, entry),
+        comment=entry_comment(entry),
+        properties=defined_properties(jvm, entry),
+    )
 
 
 def _is_unfinished(snapshot: Snapshot) -> bool:

@@ -96,8 +96,8 @@ class WriteOptions:
             if user_metadata is None
             else user_metadata,
             txn=_idempotent(given, conf),
-            replace_where=_not_blank(given, "replaceWhere", "needs a condition"),
-            replace_on=_not_blank(given, "replaceOn", "needs a condition"),
+            replace_where=given.get("replaceWhere"),
+            replace_on=given.get("replaceOn"),
             replace_using=_replace_using(given),
             target_alias=given.get("targetAlias"),
             dynamic_option=dynamic,

@@ -36,6 +36,13 @@ _HIVE_LOGGERS = (
     "org.apache.hadoop.hive.metastore.HiveAlterHandler",
     "org.apache.spark.sql.hive.HiveExternalCatalog",
 )
+# Spark's own way to make an entry leaves these among its properties.
+_PROVIDER = "provider"
+_RESERVED = (
+    *("comment", "collation", "external", "is_managed_location", "location", "owner", _PROVIDER),
+    "clusteringColumns",
+)
+_OPTION_PREFIX = "option."
 # Which fields of a CatalogTable these are, counted from 0.
 _CREATED, _COMMENT, _TRACKS_PARTITIONS = 8, 14, 17
 
@@ -46,7 +53,8 @@ class CatalogEntry:
 
     `provider` is in lower case, and None for a view; `location` is decoded, None
     for a view; `outside` are places beside it that files of a Delta table lie in; `handle` is
-    Spark's own object.
+    Spark's own object.  `is_sparks_own` says that Spark made the entry of a Delta table by itself,
+    in a session that was not enabled: with a definition, and perhaps without a log.
     """
 
     database: str
@@ -56,6 +64,7 @@ class CatalogEntry:
     is_managed: bool
     is_view: bool = False
     outside: tuple[str, ...] = ()
+    is_sparks_own: bool = False
     handle: Any = field(repr=False, compare=False)
 
     @property
@@ -131,6 +140,15 @@ def drop_entry(jvm: JvmSession, entry: CatalogEntry) -> None:
     _catalog(jvm).dropTable(entry.handle.identifier(), True, False)
 
 
+def release_entry(jvm: JvmSession, entry: CatalogEntry) -> None:
+    """Forget a table, and leave its files where they are, a managed one's too."""
+    catalog = _catalog(jvm)
+    if entry.is_managed:
+        external = jvm.java_class(_TABLE_TYPES).EXTERNAL()
+        catalog.alterTable(_copied(entry.handle, tableType=external))
+    catalog.dropTable(entry.handle.identifier(), True, False)
+
+
 def replace_schema(jvm: JvmSession, entry: CatalogEntry, schema: StructType) -> None:
     """Let the catalog show these columns, unless it does already."""
     new = jvm.data_type(schema)
@@ -171,6 +189,21 @@ def entry_properties(jvm: JvmSession, entry: CatalogEntry) -> dict[str, str]:
         entry.handle.properties()
     )
     return {str(key): str(value) for key, value in found.items() if key != "comment"}
+
+
+def defined_properties(jvm: JvmSession, entry: CatalogEntry) -> dict[str, str]:
+    """What was given as TBLPROPERTIES to an entry that Spark made by itself."""
+    return {
+        key: value
+        for key, value in entry_properties(jvm, entry).items()
+        if key not in _RESERVED and not key.startswith(_OPTION_PREFIX)
+    }
+
+
+def defined_clustering(jvm: JvmSession, entry: CatalogEntry) -> tuple[tuple[str, ...], ...]:
+    """The columns of CLUSTER BY of such an entry."""
+    found = entry_properties(jvm, entry).get("clusteringColumns")
+    return tuple(tuple(path) for path in json.loads(found)) if found else ()
 
 
 def entry_comment(entry: CatalogEntry) -> str | None:
@@ -371,6 +404,7 @@ def _entry(table: Any) -> CatalogEntry:
         is_managed=kind == "MANAGED",
         is_view=kind not in ("MANAGED", "EXTERNAL"),
         outside=_outside(table) if name == "delta" else (),
+        is_sparks_own=name == "delta" and bool(table.properties().contains(_PROVIDER)),
         handle=table,
     )
 

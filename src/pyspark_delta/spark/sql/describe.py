@@ -12,7 +12,7 @@ from pyspark_delta.errors.table import (
 )
 from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, STRING, StructField, StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.catalog import TableName, show_columns
+from pyspark_delta.spark.catalog import TableName, show_columns, without_log
 from pyspark_delta.spark.detail_frame import ForeignTable, detail_frame, foreign_detail_frame
 from pyspark_delta.spark.history_frame import history_frame
 from pyspark_delta.spark.jvm.catalog import (
@@ -159,6 +159,8 @@ def _commits(spark: SparkSession, place: str | tuple[str, ...], limit: int | Non
     # The history of a directory in a table is the table's.
     found = log_above(spark, path)
     if found is None:
+        if not isinstance(place, str) and table.entry is not None and table.entry.is_sparks_own:
+            raise without_log(table.entry)
         raise TableNotFoundError(
             "DELTA_TABLE_ONLY_OPERATION", tableName=f"`{path}`", operation=verb
         )

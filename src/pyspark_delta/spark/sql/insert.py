@@ -19,6 +19,7 @@ from pyspark_delta.kernel.protocol.identity_columns import is_identity
 from pyspark_delta.kernel.protocol.types import StructField
 from pyspark_delta.spark.catalog import TableName, log_of
 from pyspark_delta.spark.column_alignment import column
+from pyspark_delta.spark.commands.create_table import completed_table
 from pyspark_delta.spark.exact_names import is_exact, is_spelled
 from pyspark_delta.spark.jvm.analysis_errors import analysis_error
 from pyspark_delta.spark.jvm.catalog import is_temporary_view
@@ -51,7 +52,7 @@ _NULLS_FOR_MISSING = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
 
 def run_insert(request: Request) -> DataFrame | None:
     """Write the rows of a query or of VALUES; None when no table is Delta's."""
-    writes = _prepared(request)
+    writes = _prepared(request, runs=True)
     if writes is None:
         return None
     for write in writes:
@@ -64,7 +65,7 @@ def plan_insert(request: Request) -> tuple[str, DataFrame] | None:
 
     None when the table is not Delta's, and for several tables at once.
     """
-    writes = _prepared(request)
+    writes = _prepared(request, runs=False)
     if writes is None or len(writes) > 1:
         return None
     (write,) = writes
@@ -76,7 +77,7 @@ def plan_insert(request: Request) -> tuple[str, DataFrame] | None:
     )
 
 
-def _prepared(request: Request) -> list[_InsertedRows | _SparksInsert] | None:
+def _prepared(request: Request, *, runs: bool) -> list[_InsertedRows | _SparksInsert] | None:
     """What the statement writes; all of it reads tables as they are before the first write."""
     spark, named, jvm = request.spark, request.head.target, JvmSession(request.spark)
     if not are_arguments(request.args):
@@ -94,6 +95,8 @@ def _prepared(request: Request) -> list[_InsertedRows | _SparksInsert] | None:
     tables = [_table_of(spark, each) for each in parsed]
     if all(table is None for table in tables):
         return None
+    if runs:
+        tables = [None if table is None else completed_table(spark, table) for table in tables]
     may_have_default = "default" in request.sql.lower()
     return [
         _SparksInsert(jvm, each)

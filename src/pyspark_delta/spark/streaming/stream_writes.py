@@ -11,7 +11,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_delta.errors.table import OperationNotAllowedError, PropertyError, SchemaError
 from pyspark_delta.kernel.protocol.schema_merge import as_nullable
 from pyspark_delta.spark.catalog import TableName, look_up, show_columns
-from pyspark_delta.spark.commands.create_table import TableDefinition, run_create_table
+from pyspark_delta.spark.commands.create_table import (
+    TableDefinition,
+    completed_table,
+    run_create_table,
+)
 from pyspark_delta.spark.commands.write_definition import data_schema
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.stream_writer import StreamWrite, start_query, stream_write
@@ -39,6 +43,7 @@ def stream_to_table(
     """Start a query into the table of that name, which is made if there is none."""
     write = _checked(spark, writer)
     location = DeltaOptions(write.options).get("path")
+    name = completed_table(spark, name)
     place = place_of(spark, name, location)
     if place.snapshot() is None or (name.path is None and name.entry is None):
         schema = as_nullable(data_schema(writer._df.schema))
