@@ -110,6 +110,7 @@ def test_every_key_that_the_sources_spell_is_in_the_table(spelled: Spelled) -> N
 def test_a_setting_that_is_called_honoured_is_read_somewhere(spelled: Spelled, key: str) -> None:
     constants = {"checkpoint.partSize", "maxCommitAttempts", "history.metricsEnabled"}
     constants |= {"writeChecksumFile.enabled", "stats.skipping", "skipping.stringPrefixLength"}
+    constants |= {"checksum.mismatch.fatal"}
     if any(key.endswith(name) for name in constants):
         return  # read by their rows; the tests below show their effects
     assert spelled.has(key)

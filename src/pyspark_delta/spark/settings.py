@@ -70,6 +70,9 @@ def _unused(key: str, kind: Kind[T], default: str, effect: str, why: str) -> Set
 CHECKPOINT_PART_SIZE = _row(
     "checkpoint.partSize", _NUMBER, "", "Largest number of file actions in a checkpoint's file."
 )
+CHECKSUM_MISMATCH_IS_FATAL = _row(
+    "checksum.mismatch.fatal", FLAG, "true", "Refuse a version that its checksum file contradicts."
+)
 MAX_COMMIT_ATTEMPTS = _row(
     "maxCommitAttempts",
     _FROM_ZERO,
@@ -145,6 +148,7 @@ HONOURED: tuple[Setting[object], ...] = (
         "Read changes over a change of the schema that does not fit.",
     ),
     CHECKPOINT_PART_SIZE,
+    CHECKSUM_MISMATCH_IS_FATAL,
     _row("columnMapping.allowRemoval", FLAG, "false", "Allow column mapping to be removed."),
     _row("commitInfo.userMetadata", TEXT, "", "Text for the history of commits without their own."),
     _row(

@@ -38,6 +38,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.hadoop_conf import default_file_system, properties, qualified_location
 from pyspark_delta.spark.jvm.hadoop_store import HadoopStore
 from pyspark_delta.spark.session_settings import commit_settings
+from pyspark_delta.spark.settings import CHECKSUM_MISMATCH_IS_FATAL
 
 _SCHEME = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.\-]+):(?=/)|(file):)", re.IGNORECASE)
 _LOCAL = "file"
@@ -49,7 +50,7 @@ _HADOOP_SCHEMES = {"s3": "s3a"}
 _SPELLED: dict[tuple[str, str], tuple[str, str]] = {}
 # Logs that were opened with other options are on other stores.
 _GIVEN: WeakKeyDictionary[LogStore, Mapping[str, str]] = WeakKeyDictionary()
-_HADOOP_LOGS: OrderedDict[tuple[str, str, str], DeltaLog] = OrderedDict()
+_HADOOP_LOGS: OrderedDict[tuple[str, str, str, bool], DeltaLog] = OrderedDict()
 _LOCK = Lock()
 
 SETTLED_SECONDS = 0.05
@@ -72,21 +73,23 @@ def open_log(
     given = file_system_options(options)
     location = _with_scheme(jvm, location, given)
     scheme, authority, path = _split(location)
+    verify = CHECKSUM_MISMATCH_IS_FATAL.value(spark) is not False
     if scheme == _LOCAL:
         if authority not in LOCAL_AUTHORITIES:
             raise _invalid(location, "it names another host; write file:///path")
-        local = DeltaLog.for_table(path or "/")
+        local = DeltaLog.for_table(path or "/", verify_checksums=verify)
         local.hook_seconds = SETTLED_SECONDS
         return _with_settings(spark, local)
     bucket_scheme, bucket = _bucket(scheme, authority)
     if bucket_scheme == _KERNEL_ONLY:
-        return _with_settings(spark, DeltaLog.for_table(absolute_uri(bucket_scheme, bucket, path)))
+        uri = absolute_uri(bucket_scheme, bucket, path)
+        return _with_settings(spark, DeltaLog.for_table(uri, verify_checksums=verify))
     if bucket_scheme not in PROVIDERS:
-        log = _hadoop_log(spark, location, given)
+        log = _hadoop_log(spark, location, given, verify)
     else:
         uri = absolute_uri(bucket_scheme, bucket, _normal(path))
         settings = storage_options(jvm, PROVIDERS[bucket_scheme], bucket, given)
-        log = DeltaLog.for_table(uri, settings)
+        log = DeltaLog.for_table(uri, settings, verify_checksums=verify)
         _remember_spelling(jvm, scheme, authority)
     if given:
         _GIVEN[log.store] = given
@@ -207,14 +210,16 @@ def _remember_spelling(jvm: JvmSession, scheme: str, authority: str) -> None:
     _SPELLED[_bucket(scheme, authority)] = (spelled, authority)
 
 
-def _hadoop_log(spark: SparkSession, location: str, options: Mapping[str, str]) -> DeltaLog:
+def _hadoop_log(
+    spark: SparkSession, location: str, options: Mapping[str, str], verify: bool
+) -> DeltaLog:
     """The log behind Hadoop's FileSystem; one table opened twice is one object, as elsewhere."""
     digest = hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()
-    key = (spark.sparkContext.applicationId, location.rstrip("/"), digest)
+    key = (spark.sparkContext.applicationId, location.rstrip("/"), digest, verify)
     with _LOCK:
         log = _HADOOP_LOGS.get(key)
     if log is None:
-        log = DeltaLog(HadoopStore(spark, location, options))
+        log = DeltaLog(HadoopStore(spark, location, options), verify_checksums=verify)
     with _LOCK:
         log = _HADOOP_LOGS.setdefault(key, log)
         _HADOOP_LOGS.move_to_end(key)

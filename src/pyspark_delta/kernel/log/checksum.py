@@ -51,6 +51,7 @@ from pyspark_delta.kernel.protocol.codec import (
     text,
     write_record,
 )
+from pyspark_delta.kernel.protocol.features import asks_the_same
 from pyspark_delta.kernel.protocol.paths import checksum_path
 from pyspark_delta.kernel.protocol.properties import TRANSACTION_RETENTION, property_value
 from pyspark_delta.kernel.storage.base import LogStore
@@ -197,7 +198,7 @@ def checksum_of(
     has_vectors = _has_vectors(protocol)
     cardinalities = _cardinalities(files) if has_vectors else None
     kept_transactions = _kept(tuple(transactions), MOST_TRANSACTIONS)
-    if _forgets_transactions(metadata):
+    if forgets_transactions(metadata):
         kept_transactions = None
     complete = set(ADD_SCHEMA.names) <= set(files.schema.names)
     return VersionChecksum(
@@ -279,11 +280,9 @@ def mismatches(checksum: VersionChecksum, actual: VersionChecksum) -> list[str]:
         said, is_now = getattr(checksum, name), getattr(actual, name)
         if said is None or is_now is None:
             continue
-        if name in _COMPARED_AS_SETS:
-            said, is_now = _by_name(said), _by_name(is_now)
         if name == "file_size_histogram" and said.boundaries != is_now.boundaries:
             continue  # two writers may choose other bins
-        if said != is_now:
+        if not is_same(said, is_now):
             shown = isinstance(said, int)
             detail = f": {said} in the checksum, {is_now} in the log" if shown else " differs"
             found.append(f"{_KEYS[name]}{detail}")
@@ -304,7 +303,6 @@ _COMPARED = (
     "file_size_histogram",
     "deleted_records_histogram",
 )
-_COMPARED_AS_SETS = ("set_transactions", "domain_metadata")
 _KEYS: Mapping[str, str] = {f.attribute: f.key for f in VersionChecksum.FIELDS}
 _BEFORE_THE_FIRST = VersionChecksum(
     table_size_bytes=0,
@@ -315,17 +313,27 @@ _BEFORE_THE_FIRST = VersionChecksum(
 )
 
 
-def _by_name(actions: tuple[SetTransaction | DomainMetadata, ...]) -> list[Json]:
-    # Sorted and as JSON: the order carries no meaning.
-    return sorted((action.to_json_value() for action in actions), key=dumps)
+def is_same(said: Any, is_now: Any) -> bool:
+    """Whether two values mean the same; a writer need not know each field of an action."""
+    if isinstance(said, Protocol):
+        return asks_the_same(said, is_now)
+    if isinstance(said, Metadata):
+        return bool(replace(said, extra={}) == replace(is_now, extra={}))
+    if isinstance(said, tuple):  # the order carries no meaning
+        return sorted(map(_plain, said)) == sorted(map(_plain, is_now))
+    return bool(said == is_now)
+
+
+def _plain(action: SetTransaction | DomainMetadata) -> str:
+    return dumps(replace(action, extra={}).to_json_value())
 
 
 def _has_vectors(protocol: Protocol) -> bool:
     return "deletionVectors" in (protocol.reader_features or ())
 
 
-def _forgets_transactions(metadata: Metadata) -> bool:
-    # Which of them are live then depends on the clock.
+def forgets_transactions(metadata: Metadata) -> bool:
+    """Whether transactions expire; which of them are live then depends on the clock."""
     return property_value(metadata.configuration, TRANSACTION_RETENTION) is not None
 
 
@@ -435,7 +443,7 @@ def _advanced_vectors(
 def _advanced_transactions(
     base: VersionChecksum, others: tuple[Action, ...], metadata: Metadata
 ) -> tuple[SetTransaction, ...] | None:
-    if base.set_transactions is None or _forgets_transactions(metadata):
+    if base.set_transactions is None or forgets_transactions(metadata):
         return None
     live = {txn.app_id: txn for txn in base.set_transactions}
     live |= {txn.app_id: txn for txn in others if isinstance(txn, SetTransaction)}

@@ -24,9 +24,10 @@ from pyspark_delta.kernel.log.checkpoint_reader import (
     checkpoint_removes,
     open_checkpoint,
 )
-from pyspark_delta.kernel.log.checksum import VersionChecksum, read_checksum
+from pyspark_delta.kernel.log.checksum import VersionChecksum, is_same, read_checksum
 from pyspark_delta.kernel.log.commit_info import commit_info_of
 from pyspark_delta.kernel.log.frames import ADD_SCHEMA, REMOVE_SCHEMA, file_keys
+from pyspark_delta.kernel.log.integrity import INTEGRITY, check_version
 from pyspark_delta.kernel.log.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.replay import FileState, replay
 from pyspark_delta.kernel.log.segment import (
@@ -44,7 +45,7 @@ from pyspark_delta.kernel.protocol.actions import (
     Protocol,
     SetTransaction,
 )
-from pyspark_delta.kernel.protocol.features import asks_the_same, check_readable
+from pyspark_delta.kernel.protocol.features import check_readable
 from pyspark_delta.kernel.protocol.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     TRANSACTION_RETENTION,
@@ -77,6 +78,7 @@ class Snapshot:
         segment: LogSegment | None = None,
         checksum: VersionChecksum | None = None,
         in_commit_timestamp: int | None = None,
+        verify: bool = True,
     ) -> None:
         self.store = store
         self.version = version
@@ -85,6 +87,8 @@ class Snapshot:
         self._segment_found = segment
         self._checksum = checksum
         self._in_commit_timestamp = in_commit_timestamp
+        self._verifies = verify
+        self._looks_for_checksum = False
         self._lock = RLock()
         self._broken: set[str] = set()
         self._state: TableState | None = None
@@ -101,19 +105,27 @@ class Snapshot:
         *,
         now_ms: Callable[[], int],
         listing: LogListing | None = None,
+        verify: bool = True,
     ) -> Self:
         """The snapshot of `version`, or of the newest, from what the log directory holds.
 
-        `listing` is one of `list_log_for`, for who has it already.
+        `listing` is one of `list_log_for`, for who has it already.  Without `verify` no checksum
+        file is read, neither as a short cut nor to hold the log against it.
         """
         if listing is None:
             listing = list_log_for(store, version)
         segment = choose_segment(store, listing, version)
         checksum = None
-        if segment.checksum is not None and segment.checksum.version == segment.version:
+        if verify and segment.checksum is not None and segment.checksum.version == segment.version:
             checksum = read_checksum(store, segment.version)
         snapshot = cls(
-            store, segment.last, segment.version, now_ms=now_ms, segment=segment, checksum=checksum
+            store,
+            segment.last,
+            segment.version,
+            now_ms=now_ms,
+            segment=segment,
+            checksum=checksum,
+            verify=verify,
         )
         check_readable(snapshot.protocol, store.root_uri)
         return snapshot
@@ -123,14 +135,21 @@ class Snapshot:
         commit: LogFile,
         frame: ActionFrame,
         in_commit_timestamp: int | None = None,
+        *,
+        may_have_checksum: bool = False,
     ) -> Self:
-        """The snapshot of a newer version, given the frame of all commits in between."""
+        """The snapshot of a newer version, given the frame of all commits in between.
+
+        `may_have_checksum` for commits of others, which its files are held against when they are
+        needed.
+        """
         newer = type(self)(
             self.store,
             commit,
             commit.version,
             now_ms=self._now_ms,
             in_commit_timestamp=in_commit_timestamp,
+            verify=self._verifies,
         )
         with self._lock:
             # What a checksum gave can stand in for replay only while it holds everything.
@@ -141,8 +160,11 @@ class Snapshot:
             base, frames = self._pending or (self._file_state, ())
             if base is not None:
                 newer._pending = (base, (*frames, frame))
+                # A commit that was not checked is still pending.
+                is_unchecked = self._pending is not None and self._looks_for_checksum
+                newer._looks_for_checksum = self._verifies and (may_have_checksum or is_unchecked)
                 if len(frames) >= _MOST_PENDING_FRAMES:
-                    newer._resolved_files()
+                    newer._pending = (_folded(*newer._pending), ())
         if any(isinstance(action, Protocol) for action in frame.others):
             check_readable(newer.protocol, self.store.root_uri)
         return newer
@@ -298,9 +320,10 @@ class Snapshot:
         with self._lock:
             if self._file_state is None:
                 if self._pending is not None:
-                    base, frames = self._pending
-                    for frame in frames:
-                        base = base.apply(frame)
+                    base = _folded(*self._pending)
+                    if self._looks_for_checksum:
+                        self._checksum = read_checksum(self.store, self.version)
+                        self._verify(self._state, base)
                     self._file_state, self._pending = base, None
                 else:
                     self._file_state = self._replayed_files()
@@ -312,6 +335,9 @@ class Snapshot:
         parts = [] if checkpoint is None else checkpoint_parts(self.store, checkpoint)
         files = replay(parts, self._read_frames())
         state = self._replayed_state()
+        known = self.segment.checksum
+        if self._verifies and self._checksum is None and known and known.version == self.version:
+            self._checksum = read_checksum(self.store, self.version)
         self._verify(state, files)
         self._state = state
         return files
@@ -360,26 +386,26 @@ class Snapshot:
             )
         return info.in_commit_timestamp
 
-    def _verify(self, state: TableState, files: FileState) -> None:
-        """What a checksum said is a short cut, never an authority: replay is."""
-        checksum = self._checksum
-        known = self._state or checksum
-        for name in ("protocol", "metadata"):
-            said, found = getattr(known, name, None), getattr(state, name)
-            if said is not None and not _is_same(said, found):
-                raise CorruptLogError(
-                    "DELTA_TXN_LOG_FAILED_INTEGRITY",
-                    version=self.version,
-                    mismatchStringOpt=f"its {name} differs from that of a checksum file",
+    def _verify(self, state: TableState | None, files: FileState) -> None:
+        """Hold the log against the checksum file; CorruptLogError names what is damaged."""
+        try:
+            if self._checksum is not None:
+                check_version(
+                    self.store, self.version, self._checksum, state, files, broken=self._broken
                 )
-        if checksum is not None and checksum.num_files != files.num_files:
-            logger.warning(
-                "version %d of %s has %d files, its checksum file says %d; the checksum is ignored",
-                self.version,
-                self.store.root_uri,
-                files.num_files,
-                checksum.num_files,
-            )
+            # What an older checksum file gave, and a refresh went on from, must hold as well.
+            for name in ("protocol", "metadata"):
+                said, found = getattr(self._state, name, None), getattr(state, name, None)
+                if said is not None and not is_same(said, found):
+                    raise CorruptLogError(
+                        INTEGRITY,
+                        version=self.version,
+                        mismatchStringOpt=f"its {name} differs from that of a checksum file",
+                    )
+        except CorruptLogError:
+            # Once the file is restored, the log is to be read anew.
+            self._checkpoint = self._frames = self._pending = None
+            raise
 
     def _without_broken_checkpoints(self, load: Callable[[], _T]) -> _T:
         """`load()`, again without each checkpoint that turns out to be broken."""
@@ -424,11 +450,11 @@ def _state_of_checksum(checksum: VersionChecksum) -> TableState | None:
     )
 
 
+def _folded(base: FileState, frames: tuple[ActionFrame, ...]) -> FileState:
+    for frame in frames:
+        base = base.apply(frame)
+    return base
+
+
 def _escaped(value: object) -> str:
     return str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _is_same(said: Protocol | Metadata, found: Protocol | Metadata | None) -> bool:
-    if isinstance(said, Protocol) and isinstance(found, Protocol):
-        return asks_the_same(said, found)
-    return said == found

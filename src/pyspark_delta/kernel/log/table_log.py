@@ -40,9 +40,17 @@ class TableLog:
 
     snapshot_type: type[Snapshot] = Snapshot
 
-    def __init__(self, store: LogStore, *, now_ms: Callable[[], int] = system_now_ms) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        *,
+        now_ms: Callable[[], int] = system_now_ms,
+        verify_checksums: bool = True,
+    ) -> None:
         self.store = store
         self.now_ms = now_ms
+        self.verify_checksums = verify_checksums
+        """Whether a version must be what its checksum file says; without, none is read."""
         self._lock = RLock()
         self._snapshot: Snapshot | None = None
 
@@ -71,7 +79,7 @@ class TableLog:
         """The newest version as of the last look; the first one looks."""
         with self._lock:
             if self._snapshot is None:
-                self._snapshot = self.snapshot_type.load(self.store, now_ms=self.now_ms)
+                self._snapshot = self._load()
             return self._snapshot
 
     def update(self) -> Snapshot:
@@ -120,7 +128,7 @@ class TableLog:
             current = self._snapshot
         if current is not None and current.version == version:
             return current
-        return self.snapshot_type.load(self.store, version, now_ms=self.now_ms, listing=listing)
+        return self._load(version, listing)
 
     def get_changes(self, from_version: int) -> Iterator[tuple[int, list[Action]]]:
         """Every commit from `from_version` on with all of its actions, oldest first."""
@@ -188,11 +196,18 @@ class TableLog:
         """The properties of the newest version, which `listing`, of the whole log, tells of."""
         with self._lock:
             if self._snapshot is None:
-                self._snapshot = self.snapshot_type.load(
-                    self.store, now_ms=self.now_ms, listing=listing
-                )
+                self._snapshot = self._load(listing=listing)
                 return dict(self._snapshot.metadata.configuration)
         return dict(self.update().metadata.configuration)
+
+    def _load(self, version: int | None = None, listing: LogListing | None = None) -> Snapshot:
+        return self.snapshot_type.load(
+            self.store,
+            version,
+            now_ms=self.now_ms,
+            listing=listing,
+            verify=self.verify_checksums,
+        )
 
     def _probe(self, current: Snapshot) -> Snapshot | None:
         """The newest version by asking for one file after the other; None when ours is gone."""
@@ -216,7 +231,7 @@ class TableLog:
                 return None
             found.append((_commit_file(version, info), data))
             version += 1
-        return self._then(current, found) if found else current
+        return self._then(current, found, may_have_checksum=True) if found else current
 
     def _listed(self, current: Snapshot) -> Snapshot | None:
         """The newest version by one listing from ours on; None when ours is gone."""
@@ -233,16 +248,24 @@ class TableLog:
         if [file.version for file in newer] != list(expected):
             return None  # a full look tells a gap from a cleaned log
         contents = self.store.read_many([file.info.path for file in newer])
-        return self._then(current, list(zip(newer, contents, strict=True)))
+        has_checksum = any(file.version == newer[-1].version for file in listing.checksums)
+        found = list(zip(newer, contents, strict=True))
+        return self._then(current, found, may_have_checksum=has_checksum)
 
-    def _then(self, current: Snapshot, found: list[tuple[LogFile, bytes]]) -> Snapshot:
+    def _then(
+        self,
+        current: Snapshot,
+        found: list[tuple[LogFile, bytes]],
+        *,
+        may_have_checksum: bool = False,
+    ) -> Snapshot:
         root_uri = self.store.root_uri
         commits = [(file.info.path, data) for file, data in found]
         newest, data = found[-1]
         info = commit_info_of(newest.info.path, data)
         stamp = None if info is None else info.in_commit_timestamp
         for frame in frames_from_commits(commits, root_uri):
-            current = current.then(newest, frame, stamp)
+            current = current.then(newest, frame, stamp, may_have_checksum=may_have_checksum)
         return current
 
 

@@ -52,8 +52,9 @@ class DeltaLog(TableLog):
         new_uuid: Callable[[], str] = random_uuid,
         engine: str | None = None,
         attempts: int = DEFAULT_ATTEMPTS,
+        verify_checksums: bool = True,
     ) -> None:
-        super().__init__(store, now_ms=now_ms)
+        super().__init__(store, now_ms=now_ms, verify_checksums=verify_checksums)
         self._hooks = hooks or shared_runner()
         self._committer = committer or FileSystemCommitter(store)
         self._new_uuid = new_uuid
@@ -73,19 +74,22 @@ class DeltaLog(TableLog):
         *,
         now_ms: Callable[[], int] = system_now_ms,
         fsync: bool = True,
+        verify_checksums: bool = True,
     ) -> DeltaLog:
         """The log of the table at `path`, which need not exist yet.
 
         One table opened twice with the same options is one object, as long as it is among the
         last `CACHE_SIZE` that were asked for.  `fsync=False` trades durability for speed on
-        local files.
+        local files.  `verify_checksums=False` reads a table whose log is damaged, as far as it is
+        there: a version need not be what its checksum file says.
         """
-        key = (cls, canonical_uri(os.fspath(path)), _digest(storage_options), now_ms, fsync)
+        options = _digest(storage_options)
+        key = (cls, canonical_uri(os.fspath(path)), options, now_ms, fsync, verify_checksums)
         with _LOCK:
             log = _CACHE.get(key)
             if log is None:
                 store = store_for(os.fspath(path), storage_options, fsync=fsync)
-                log = _CACHE[key] = cls(store, now_ms=now_ms)
+                log = _CACHE[key] = cls(store, now_ms=now_ms, verify_checksums=verify_checksums)
             _CACHE.move_to_end(key)
             while len(_CACHE) > CACHE_SIZE:
                 _CACHE.popitem(last=False)
@@ -176,7 +180,7 @@ class DeltaLog(TableLog):
         return f"{type(self).__name__}({self.store.root_uri!r})"
 
 
-_Key = tuple[type[DeltaLog], str, str, Callable[[], int], bool]
+_Key = tuple[type[DeltaLog], str, str, Callable[[], int], bool, bool]
 _CACHE: OrderedDict[_Key, DeltaLog] = OrderedDict()
 _LOCK = Lock()
 

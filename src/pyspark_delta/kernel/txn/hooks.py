@@ -21,7 +21,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from pyspark_delta.errors.storage import FileMissingError
-from pyspark_delta.errors.table import PostCommitHookError
+from pyspark_delta.errors.table import CorruptLogError, PostCommitHookError
 from pyspark_delta.kernel.log.checkpoint_writer import CheckpointContent, V2Format, write_checkpoint
 from pyspark_delta.kernel.log.checksum import (
     MOST_FILES,
@@ -34,6 +34,7 @@ from pyspark_delta.kernel.log.checksum import (
 from pyspark_delta.kernel.log.cleanup import run_cleanup
 from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.compaction import write_compaction
+from pyspark_delta.kernel.log.integrity import INTEGRITY, check_version
 from pyspark_delta.kernel.log.last_checkpoint import (
     read_last_checkpoint,
     write_last_checkpoint,
@@ -177,10 +178,16 @@ class _Maintenance:
         else:
             snapshot = log.snapshot_type.load(store, event.version, now_ms=log.now_ms)
         known = read_checksum(store, event.version)
-        if known is not None and known.num_files != snapshot.num_files:
-            self._wrong[log] = event.version
-            self._known.pop(log, None)
-        checkpoint(log, snapshot, part_size=event.settings.checkpoint_part_size)
+        try:
+            # A version that this process itself made was not held against its checksum before.
+            if known is not None:
+                check_version(store, event.version, known, None, snapshot.file_state)
+            checkpoint(log, snapshot, part_size=event.settings.checkpoint_part_size)
+        except CorruptLogError as error:
+            if error.condition == INTEGRITY:
+                self._wrong[log] = event.version
+                self._known.pop(log, None)
+            raise
         if known is None and event.settings.writes_checksum:
             write_checksum(store, event.version, _checksum_of(snapshot, event.actions))
 
