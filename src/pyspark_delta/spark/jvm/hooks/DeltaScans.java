@@ -173,17 +173,7 @@ public final class DeltaScans extends Rule {
         if (replaced != null) {
             return replaced;
         }
-        boolean isChanged = false;
-        ArrayBuffer children = new ArrayBuffer();
-        scala.collection.Iterator each = plan.children().iterator();
-        while (each.hasNext()) {
-            LogicalPlan child = (LogicalPlan) each.next();
-            LogicalPlan made = mapped(child, step);
-            isChanged = isChanged || made != child;
-            children.addOne(made);
-        }
-        LogicalPlan made =
-            isChanged ? (LogicalPlan) plan.withNewChildren(children.toSeq()) : plan;
+        LogicalPlan made = (LogicalPlan) withMappedChildren(plan, step);
         if (!made.containsPattern(TreePattern.PLAN_EXPRESSION())) {
             return made;
         }
@@ -194,21 +184,25 @@ public final class DeltaScans extends Rule {
         });
     }
 
+    private static TreeNode withMappedChildren(TreeNode node, Step step) {
+        boolean isChanged = false;
+        ArrayBuffer children = new ArrayBuffer();
+        scala.collection.Iterator each = node.children().iterator();
+        while (each.hasNext()) {
+            Object child = each.next();
+            Object made = child instanceof LogicalPlan
+                ? (Object) mapped((LogicalPlan) child, step) : mapped((Expression) child, step);
+            isChanged = isChanged || made != child;
+            children.addOne(made);
+        }
+        return isChanged ? node.withNewChildren(children.toSeq()) : node;
+    }
+
     private static Expression mapped(Expression expression, Step step) {
         if (!expression.containsPattern(TreePattern.PLAN_EXPRESSION())) {
             return expression;
         }
-        boolean isChanged = false;
-        ArrayBuffer children = new ArrayBuffer();
-        scala.collection.Iterator each = expression.children().iterator();
-        while (each.hasNext()) {
-            Expression child = (Expression) each.next();
-            Expression made = mapped(child, step);
-            isChanged = isChanged || made != child;
-            children.addOne(made);
-        }
-        Expression made = isChanged
-            ? (Expression) expression.withNewChildren(children.toSeq()) : expression;
+        Expression made = (Expression) withMappedChildren(expression, step);
         Object plan = made instanceof PlanExpression ? ((PlanExpression) made).plan() : null;
         if (!(plan instanceof LogicalPlan)) {
             return made;
