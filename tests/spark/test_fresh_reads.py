@@ -296,11 +296,13 @@ def test_all_queries_of_a_command_read_one_version_of_each_table(
     append(log, ids(1))
     held = enable(spark).read.format("delta").load(str(table_path))
     jvm = JvmSession(spark)
-    with one_version_each(jvm, None):
+    with one_version_each(jvm):
         assert held.count() == 1
         append(log, ids(2))
         assert held.count() == 1
-        with one_version_each(jvm, None):  # a command of its own
+        with one_version_each(jvm):  # a part of it
+            assert held.count() == 1
+        with one_version_each(jvm, apart=True):
             assert held.count() == 2
         assert summed(held) == (1, 1)
     assert held.count() == 2

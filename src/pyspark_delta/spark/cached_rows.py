@@ -35,5 +35,5 @@ def refresh_cached(jvm: JvmSession, root_uri: str, version: int, *, is_new: bool
         return
     if has_cached_plans(jvm):
         # A command may be running, whose own queries are to read the version before it.
-        with one_version_each(jvm, None):
+        with one_version_each(jvm, apart=True):
             read_cached_again(jvm, hadoop_location(root_uri))

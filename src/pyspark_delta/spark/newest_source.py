@@ -34,32 +34,44 @@ _NUMBERS = count(1)
 
 
 class ReadVersions:
-    """The version of each table that is read, decided when the table is first read."""
+    """The version of each table that is read, decided when the table is first read.
 
-    def __init__(self, *snapshots: Snapshot) -> None:
-        self._by_root = {snapshot.store.root_uri: snapshot for snapshot in snapshots}
+    `own` is that of a table that a command changes; `outer` has the versions of a statement that
+    the command is a part of.
+    """
+
+    def __init__(self, own: Snapshot | None = None, outer: ReadVersions | None = None) -> None:
+        self._by_root = {} if own is None else {own.store.root_uri: own}
+        self._outer = outer
+        if outer is not None and own is not None:
+            # The parts that follow do not see what this part writes.
+            outer._by_root.setdefault(own.store.root_uri, own)
 
     def of(self, log: DeltaLog) -> Snapshot:
         """The version to read of the table that `log` is of."""
         root = log.store.root_uri
         if root not in self._by_root:
-            self._by_root[root] = log.update()
+            self._by_root[root] = log.update() if self._outer is None else self._outer.of(log)
         return self._by_root[root]
 
 
 @contextmanager
-def one_version_each(jvm: JvmSession, snapshot: Snapshot | None) -> Iterator[None]:
+def one_version_each(
+    jvm: JvmSession, snapshot: Snapshot | None = None, *, apart: bool = False
+) -> Iterator[None]:
     """Around a command: let its queries read one version of each table.
 
-    `snapshot` is the one of the table that it changes.
+    `snapshot` is the one of the table that it changes.  A command inside of another reads what
+    that one reads, unless it is `apart`.
     """
     name = str(next(_NUMBERS))
-    _COMMANDS[name] = ReadVersions(*(() if snapshot is None else (snapshot,)))
     try:
-        with running_command(jvm, name):
+        with running_command(jvm, name) as outer:
+            above = None if apart or outer is None else _COMMANDS.get(outer)
+            _COMMANDS[name] = ReadVersions(snapshot, above)
             yield
     finally:
-        del _COMMANDS[name]
+        _COMMANDS.pop(name, None)
 
 
 class NewestSource(SnapshotSource):

@@ -68,8 +68,8 @@ def remove_rule(jvm: JvmSession) -> None:
 
 
 @contextmanager
-def running_command(jvm: JvmSession, name: str) -> Iterator[None]:
-    """Let queries that this thread plans meanwhile be known as a command's.
+def running_command(jvm: JvmSession, name: str) -> Iterator[str | None]:
+    """Let queries that this thread plans meanwhile be known as a command's; gives the outer one's.
 
     Spark hands the name on to threads of its own; Java calls Python on whatever thread it likes.
     """
@@ -77,7 +77,7 @@ def running_command(jvm: JvmSession, name: str) -> Iterator[None]:
     outer = context.getLocalProperty(_COMMAND)
     context.setLocalProperty(_COMMAND, name)
     try:
-        yield
+        yield outer
     finally:
         context.setLocalProperty(_COMMAND, outer)  # type: ignore[arg-type]
 

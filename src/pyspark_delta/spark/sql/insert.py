@@ -34,6 +34,7 @@ from pyspark_delta.spark.jvm.parsed_inserts import (
 )
 from pyspark_delta.spark.jvm.plans import empty_frame
 from pyspark_delta.spark.jvm.table_plan import quoted_name
+from pyspark_delta.spark.newest_source import one_version_each
 from pyspark_delta.spark.options import DeltaOptions
 from pyspark_delta.spark.reader import read_snapshot
 from pyspark_delta.spark.sql.requests import Request, parsed_statement
@@ -55,9 +56,12 @@ def run_insert(request: Request) -> DataFrame | None:
     writes = _prepared(request, runs=True)
     if writes is None:
         return None
-    for write in writes:
-        write.run()
-    return empty_frame(JvmSession(request.spark))
+    jvm = JvmSession(request.spark)
+    # No INSERT of a statement reads what one before it has written.
+    with one_version_each(jvm):
+        for write in writes:
+            write.run()
+    return empty_frame(jvm)
 
 
 def plan_insert(request: Request) -> tuple[str, DataFrame] | None:
