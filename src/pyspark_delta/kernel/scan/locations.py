@@ -92,7 +92,8 @@ class Locations:
             return
         locations, absolute = _combined(files[LOCATION]), _combined(files[IS_ABSOLUTE])
         for is_absolute in (False, True):
-            names = locations.filter(pc.equal(absolute, is_absolute))
+            kept = pc.equal(absolute, is_absolute)
+            names = locations if kept.true_count == len(kept) else locations.filter(kept)
             for location in self._decisive(names, is_absolute, every_file):
                 store, path = self._store_of(location, is_absolute)
                 if path and not store.contains(path):
@@ -105,7 +106,9 @@ class Locations:
             return
         parts = pc.split_pattern(names, "/", max_splits=1, reverse=True)
         in_directory = pc.equal(pc.list_value_length(parts), 2)
-        directories = pc.list_element(parts.filter(in_directory), 0).unique().to_pylist()
+        if in_directory.true_count < len(parts):
+            parts = parts.filter(in_directory)
+        directories = pc.list_element(parts, 0).unique().to_pylist()
         yield from directories
         places = [self._store_of(each, is_absolute) for each in directories] if every_file else []
         if every_file and not is_absolute:
