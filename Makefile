@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java lint test demo bench fuzz peers interop
+.PHONY: help install java lint test demo bench fuzz peers interop dbt
 
 SPARK ?=## another PySpark, in an environment of its own: make SPARK=4.2.0 test
 ARGS ?=## more arguments for pytest: make test ARGS="tests/log -k checkpoint"
@@ -39,10 +39,14 @@ bench: $(STAMP) java ## speed and memory beside other implementations, as ratios
 	$(BIN)/python -m bench $(ARGS)
 
 fuzz: $(STAMP) java ## the heavy runs: many more random cases, races and kills
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/properties tests/txn tests/spark/test_convert_kills.py tests/spark/test_stream_kills.py tests/spark/test_dml_kills.py tests/spark/test_statement_kills.py tests/spark/test_dml_concurrency.py tests/spark/test_dml_programs.py -m "slow or not slow" $(ARGS)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/properties tests/txn tests/spark/convert/test_convert_kills.py tests/spark/streaming/test_stream_kills.py tests/spark/dml/test_dml_kills.py tests/spark/maintenance/test_statement_kills.py tests/spark/dml/test_dml_concurrency.py tests/spark/dml/test_dml_programs.py -m "slow or not slow" $(ARGS)
 
 peers: # delta-spark, in an environment of its own
 	@scripts/peers.sh
 
 interop: $(STAMP) java peers ## tables shared with delta-spark; golden tables, deltalake
 	@scripts/interop.sh $(BIN)/python $(ARGS)
+
+dbt: $(STAMP) java ## a dbt project on Delta tables, in an environment of its own
+	@scripts/dbt.sh $(BIN)/python
+	DBT=required $(BIN)/python -m pytest tests/dbt -m "slow or not slow" $(ARGS)

@@ -11,7 +11,7 @@ from bench.dml_tasks import copy_table
 from bench.measure import Timed, timed
 from pyspark_delta import DeltaLog
 from pyspark_delta.kernel.scan.plan import select_files
-from pyspark_delta.kernel.scan.predicates import compare
+from pyspark_delta.kernel.scan.predicates.tree import compare
 
 COLUMNS = ("c0", "c1", "c2", "c3")
 _VALUES = 1_000_000

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark_delta import DeltaLog
 from pyspark_delta.actions import AddFile, Metadata
 from pyspark_delta.errors import DeltaConcurrentModificationException
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.protocol.operations import create_table, delete, write
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import DATE, LONG, STRING, StructField, StructType

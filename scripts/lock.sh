@@ -26,6 +26,12 @@ print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], "
     lock requirements.lock pyproject.toml --group dev "$@"
 lock requirements-connect.lock --group connect "$@" </dev/null
 lock requirements-frames.lock --group frames "$@" </dev/null
+# dbt runs Spark in its own process: the package's dependencies are there too, with the same PySpark.
+{
+    "$python" -c 'import tomllib
+print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'
+    sed -n 's/^\(pyspark==[^ ]*\).*/\1/p' requirements.lock
+} | lock requirements-dbt.lock pyproject.toml --group dbt "$@"
 for spark in "${other_sparks[@]}"; do
     echo "pyspark==$spark" | lock "requirements-spark-$spark.lock" "$@"
 done

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import os
 import pkgutil
 import re
@@ -18,7 +17,7 @@ import pytest
 
 import pyspark_delta
 from pyspark_delta import errors
-from pyspark_delta.errors.base import DeltaError, conditions
+from pyspark_delta.errors import DeltaError, conditions
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "pyspark_delta"
@@ -27,6 +26,14 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 FRAMES = Path(sys.prefix) / "frames"
 MOST_LINES_OF_A_MODULE = 500
 MOST_LINES_OF_A_FUNCTION = 60
+MOST_MODULES_OF_A_PACKAGE = 25
+# PROTOCOL.md has as many nouns.
+LARGE_PACKAGES = {"src/pyspark_delta/kernel/protocol"}
+LEAST_LINES_OF_A_MODULE = 40
+SMALL_MODULES = {
+    "src/pyspark_delta/kernel/machine.py": "the only defaults for clock and randomness",
+    "src/pyspark_delta/tables.py": "the name under which programs import DeltaTable",
+}
 
 # A name that comes or goes here is a change for users: CHANGELOG.md tells them.
 PUBLIC_NAMES = {
@@ -80,6 +87,32 @@ def test_a_function_fits_on_one_screen(module: Path) -> None:
         if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MOST_LINES_OF_A_FUNCTION
     ]
     assert not long
+
+
+@pytest.mark.parametrize("package", sorted({path.parent for path in MODULES}), ids=_name)
+def test_a_package_can_be_overlooked(package: Path) -> None:
+    modules = [path for path in package.glob("*.py") if path.name != "__init__.py"]
+    most = len(modules) if _name(package) in LARGE_PACKAGES else MOST_MODULES_OF_A_PACKAGE
+    assert len(modules) <= most, f"{_name(package)} has {len(modules)} modules: give it packages"
+
+
+def test_a_module_is_worth_opening(module: Path) -> None:
+    lines = len(module.read_text(encoding="utf-8").splitlines())
+    if module.name != "__init__.py" and _name(module) not in SMALL_MODULES:
+        assert lines >= LEAST_LINES_OF_A_MODULE, f"{_name(module)} has {lines} lines: merge it"
+
+
+def test_the_architecture_page_names_every_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_/]+)`", page))
+    packages = {path.parent.relative_to(SOURCE).as_posix() for path in MODULES} - {"."}
+    # A package within another may be named by the end of its path, and names those around it.
+    missing = [
+        package
+        for package in packages
+        if not any(f"/{package}".endswith(f"/{name}") or name.startswith(package) for name in named)
+    ]
+    assert sorted(missing) == []
 
 
 def test_a_module_says_what_it_is(module: Path) -> None:
@@ -203,12 +236,11 @@ def test_the_public_names_are_these() -> None:
 
 def test_every_error_can_be_caught_by_its_public_name() -> None:
     classes = {
-        value.__name__: value
-        for found in pkgutil.iter_modules([str(SOURCE / "errors")], "pyspark_delta.errors.")
-        for value in vars(importlib.import_module(found.name)).values()
+        name
+        for name, value in vars(errors).items()
         if isinstance(value, type) and issubclass(value, DeltaError)
     }
-    assert {name for name in classes if not hasattr(errors, name)} == set()
+    assert classes == set(errors.__all__)
 
 
 _CONDITION = re.compile(r"DELTA_[A-Z0-9_]+(\.[A-Z0-9_]+)?")
@@ -245,7 +277,7 @@ def _parameters(condition: str) -> set[str]:
 
 
 def test_the_conditions_are_sorted_one_to_a_line() -> None:
-    lines = (SOURCE / "errors" / "conditions.json").read_text(encoding="utf-8").splitlines()
+    lines = (SOURCE / "conditions.json").read_text(encoding="utf-8").splitlines()
     names = [line.split('"')[1] for line in lines[1:-1]]
     assert names == sorted(conditions())
 
@@ -273,7 +305,7 @@ def test_the_lock_file_names_every_dependency() -> None:
         )
     }
     groups = {"requirements.lock": wanted}
-    for group in ("connect", "frames"):
+    for group in ("connect", "dbt", "frames"):
         names = project["dependency-groups"][group]
         groups[f"requirements-{group}.lock"] = {re.split(r"[<>=]", name)[0] for name in names}
     for file_name, names in groups.items():

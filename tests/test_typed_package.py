@@ -42,7 +42,7 @@ def test_a_wheel_ships_the_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert "pyspark_delta/py.typed" in sources
-    assert "pyspark_delta/errors/conditions.json" in sources
+    assert "pyspark_delta/conditions.json" in sources
     assert sources <= names
     assert not any(name.startswith(("tests/", "bench/")) for name in names)
 

@@ -1,4 +1,4 @@
-"""The actions of a Delta log: what a line of a commit says, read, built and written.
+"""The actions of a Delta log, which users read, build and write: one for each line of a commit.
 
 >>> from pyspark_delta.actions import Action, RemoveFile
 >>> line = '{"remove":{"path":"a.parquet","deletionTimestamp":9,"dataChange":true}}'

@@ -14,24 +14,17 @@ from pathlib import Path
 from types import ModuleType
 
 from pyspark_delta import errors, tables
-from pyspark_delta.errors.table import OperationNotAllowedError
-from pyspark_delta.spark.pip import configure_spark_with_delta_pip
-from pyspark_delta.spark.session import enable_delta_spark_builders
+from pyspark_delta.errors import OperationNotAllowedError
+from pyspark_delta.spark.session.builder import configure_spark_with_delta_pip
+from pyspark_delta.spark.session.enable import enable_delta_spark_builders
 
 _MARK = "__pyspark_delta__"
 # The delta-spark whose names, tables and errors these are; programs compare it.
 _VERSION = "4.4.0"
-_EXCEPTIONS = (
-    "ConcurrentAppendException",
-    "ConcurrentDeleteDeleteException",
-    "ConcurrentDeleteReadException",
-    "ConcurrentTransactionException",
-    "ConcurrentWriteException",
-    "DeltaConcurrentModificationException",
-    "MetadataChangedException",
-    "ProtocolChangedException",
-)
-_CONFLICTS: dict[str, object] = {name: getattr(errors, name) for name in _EXCEPTIONS}
+# The eight exceptions of delta-spark, which alone are not called errors.
+_CONFLICTS: dict[str, object] = {
+    name: value for name, value in vars(errors).items() if name.endswith("Exception")
+}
 # Module -> what delta-spark has there, as far as it is here.
 _MODULES: dict[str, dict[str, object]] = {
     "delta": {

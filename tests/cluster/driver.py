@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pyspark_delta import enable
+from pyspark_delta.spark.convert.files import list_files
 from pyspark_delta.spark.convert.footers import read_footers
-from pyspark_delta.spark.convert.manifest import list_files
 from tests.cluster.standalone import SHORT_LIVED
 from tests.support.tables import delete_positions, table_log
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_delta.errors import UnsafePathError
-from pyspark_delta.kernel.storage import LocalStore
+from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.uris import encode_path
 from tests.support.bad_tables import (
     ROWS,

@@ -15,10 +15,10 @@ import pytest
 from pyspark_delta.kernel.protocol.actions import DeletionVectorDescriptor, Protocol
 from pyspark_delta.kernel.protocol.deletion_vectors import (
     DeletionVector,
+    encode_z85,
     inline_descriptor,
     pack_deletion_vectors,
 )
-from pyspark_delta.kernel.protocol.z85 import encode_z85
 from tests.support.bad_tables import ROWS, BadTable, Case, add_a, case_id, check, listening
 from tests.support.guarded import GuardedReader
 

@@ -30,7 +30,7 @@ from pyspark_delta import (
     MetadataChangedException,
 )
 from pyspark_delta.kernel.log.compaction import write_compaction
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, SetTransaction
 from pyspark_delta.kernel.protocol.operations import delete, write
 from pyspark_delta.kernel.protocol.paths import commit_path

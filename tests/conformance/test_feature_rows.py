@@ -24,8 +24,8 @@ from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import LONG, STRING, StructField, StructType
 from pyspark_delta.kernel.storage.resolve import store_for
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.hooks import InlineRunner
 from tests.storage.s3_server import S3Server, running_s3
+from tests.support.hooks import InlineRunner
 from tests.support.transactions import (
     add,
     live_paths,

@@ -30,8 +30,8 @@ from pyspark_delta.kernel.protocol.actions import (
     RemoveFile,
     SetTransaction,
 )
-from pyspark_delta.kernel.scan.predicates import Column, IsNull, Not, Predicate, compare
-from pyspark_delta.kernel.scan.readable import ReadableSnapshot
+from pyspark_delta.kernel.scan.arrow_reader import ReadableSnapshot
+from pyspark_delta.kernel.scan.predicates.tree import Column, IsNull, Not, Predicate, compare
 from tests.support.golden import (
     ABSENT,
     GoldenTable,

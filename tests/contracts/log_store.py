@@ -11,9 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_delta.errors.storage import FileAlreadyExistsError, FileMissingError, StorageError
-from pyspark_delta.errors.table import UnsafePathError
-from pyspark_delta.kernel.storage import LogStore
+from pyspark_delta.errors import (
+    FileAlreadyExistsError,
+    FileMissingError,
+    StorageError,
+    UnsafePathError,
+)
+from pyspark_delta.kernel.storage.base import LogStore
 
 COMMIT = "_delta_log/00000000000000000000.json"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from tests.interop.engines import Engine, Pair
 from tests.interop.rows import NESTED, TYPES, conditions, query
 from tests.support.agreement import deltalake_rows, kernel_rows

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from tests.interop.engines import Pair
 from tests.interop.test_convert import convert_both
 from tests.support.tables import table_log

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pyspark_delta import DeltaLog
-from pyspark_delta.errors.base import DeltaError
+from pyspark_delta.errors import DeltaError
 from pyspark_delta.kernel.protocol.features import protocol_text
 from tests.interop.engines import Engine, Pair, table
 from tests.support.peer import PeerError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from tests.interop.engines import Engine, Pair, Theirs, table
 from tests.support.tables import table_log
 

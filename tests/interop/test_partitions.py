@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from tests.interop.engines import Engine, Pair, SetTheirs
 from tests.interop.rows import PARTITIONS, STRINGS, query
 from tests.support.tables import table_log

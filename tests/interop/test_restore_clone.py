@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_delta.spark.allowed_places import ALLOWED
+from pyspark_delta.spark.conf.setting_table import ALLOWED_LOCATIONS
 from tests.interop.engines import Engine, Pair
 from tests.support.canonical import json_rows
 
@@ -92,7 +92,7 @@ result = [
 def free(pair: Pair) -> Iterator[Pair]:
     """Both engines, ours letting logs name whatever they like below the tests' directory."""
     yield pair
-    pair.ours.spark.conf.unset(ALLOWED)
+    pair.ours.spark.conf.unset(ALLOWED_LOCATIONS.key)
 
 
 def told(results: list[Any]) -> list[Any]:
@@ -151,7 +151,7 @@ def test_a_restore_leaves_the_same_table_on_both_sides(pair: Pair, tmp_path: Pat
 @pytest.mark.slow
 def test_each_engine_reads_and_changes_the_clones_of_the_other(free: Pair, tmp_path: Path) -> None:
     pair = free
-    pair.ours.spark.conf.set(ALLOWED, str(tmp_path))
+    pair.ours.spark.conf.set(ALLOWED_LOCATIONS.key, str(tmp_path))
     places: dict[str, dict[str, Path]] = {}
     results: dict[str, list[Any]] = {}
     for name, directory in (("ours", "öurs 1%"), ("theirs", "theirs")):

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pyspark_delta import DeltaError
-from pyspark_delta.kernel.ops.last_vacuum import read_last_vacuum
+from pyspark_delta.kernel.ops.notes import read_last_vacuum
 from pyspark_delta.kernel.storage.local import LocalStore
 from tests.interop.engines import Engine, Pair, SetTheirs, table
 from tests.support.peer import PeerError

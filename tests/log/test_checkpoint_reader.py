@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_delta.errors import CorruptLogError, UnsafePathError
-from pyspark_delta.kernel.log.checkpoint_writer import CheckpointContent, write_checkpoint
+from pyspark_delta.kernel.log.checkpoints.stats_text import stats_texts
+from pyspark_delta.kernel.log.checkpoints.writer import CheckpointContent, write_checkpoint
 from pyspark_delta.kernel.log.last_checkpoint import write_last_checkpoint
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.log.stats_text import stats_texts
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.protocol.actions import (
     CheckpointMetadata,
@@ -31,7 +31,7 @@ from pyspark_delta.kernel.protocol.paths import (
     uuid_checkpoint_path,
 )
 from pyspark_delta.kernel.protocol.types import LONG, STRING, StructField, StructType
-from pyspark_delta.kernel.storage import MemoryStore
+from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.calls import num_calls
 from tests.support.clock import FrozenClock
 from tests.support.log_builder import LogBuilder, add, metadata, remove

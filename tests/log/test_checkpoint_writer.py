@@ -12,8 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_delta.errors import CorruptLogError, StorageError
-from pyspark_delta.kernel.log.checkpoint_writer import CheckpointContent, write_checkpoint
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA, REMOVE_SCHEMA, add_table, remove_table
+from pyspark_delta.kernel.log.checkpoints.writer import CheckpointContent, write_checkpoint
+from pyspark_delta.kernel.log.frames.file_actions import (
+    ADD_SCHEMA,
+    REMOVE_SCHEMA,
+    remove_table,
+)
 from pyspark_delta.kernel.log.last_checkpoint import read_last_checkpoint, write_last_checkpoint
 from pyspark_delta.kernel.protocol.actions import (
     DomainMetadata,
@@ -29,7 +33,6 @@ from pyspark_delta.kernel.protocol.paths import (
 )
 from pyspark_delta.kernel.protocol.types import DATE, LONG, STRING, StructField, StructType
 from pyspark_delta.kernel.storage.base import LogStore
-from pyspark_delta.kernel.storage.faulty import Crashed, Fault, FaultRule, FaultStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.checkpoints import (
     NOW_MS,
@@ -41,6 +44,7 @@ from tests.support.checkpoints import (
     snapshot_at,
     state_of,
 )
+from tests.support.faulty import Crashed, Fault, FaultRule, FaultStore
 from tests.support.log_builder import LogBuilder, add, metadata, remove
 
 V2 = Protocol(
@@ -296,18 +300,6 @@ def test_a_finished_checkpoint_is_kept_and_a_broken_one_replaced() -> None:
     assert store.read(path) == first
 
 
-def test_tables_may_come_in_several_pieces() -> None:
-    store = MemoryStore()
-    LogBuilder(store).create()
-    content = content_of(snapshot_at(store))
-    pieces = [add_table([add("a")]), add_table([add("b"), add("c")])]
-    hint = write_checkpoint(
-        store, replace(content, adds=iter(pieces)), now_ms=NOW_MS, new_uuid=counted_uuids()
-    )
-    assert hint.num_of_add_files == 3
-    assert len(rows_of(read_parquet(store, classic_checkpoint_path(0)), "add")) == 3
-
-
 def test_a_table_of_many_row_groups_keeps_every_file() -> None:
     store = MemoryStore()
     LogBuilder(store).create()
@@ -416,7 +408,7 @@ def test_content_can_be_empty() -> None:
         metadata=metadata(),
         transactions=(),
         domains=(),
-        adds=[],
+        adds=ADD_SCHEMA.empty_table(),
         removes=REMOVE_SCHEMA.empty_table(),
     )
     hint = write_checkpoint(store, content, now_ms=0, new_uuid=counted_uuids())

@@ -28,7 +28,7 @@ from pyspark_delta.kernel.log.checksum_histogram import (
     deleted_records_histogram,
     file_size_histogram,
 )
-from pyspark_delta.kernel.log.frames import add_table
+from pyspark_delta.kernel.log.frames.file_actions import add_table
 from pyspark_delta.kernel.protocol.actions import (
     Action,
     AddFile,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.kernel.log.chosen_files import ChosenFiles
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA, add_table
+from pyspark_delta.kernel.log.frames.file_actions import ADD_SCHEMA, add_table
+from pyspark_delta.kernel.log.table_files import ChosenFiles
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import INTEGER, StructField
-from pyspark_delta.kernel.scan.arrow_reader import read_table
+from pyspark_delta.kernel.scan.arrow_reader import read_planned
 from pyspark_delta.kernel.scan.plan import plan_scan
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from tests.support.log_builder import add
@@ -42,7 +43,12 @@ def chosen(log: DeltaLog, files: pa.Table, metadata: Metadata | None = None) -> 
 
 
 def ids(files: ChosenFiles, condition: str | None = None) -> list[int]:
-    return sorted(read_table(files, ["id"], condition).column("id").to_pylist())
+    return sorted(row["id"] for row in read(files, ["id"], condition))
+
+
+def read(files: ChosenFiles, columns: list[str], condition: str | None) -> list[dict[str, Any]]:
+    batches = read_planned(plan_scan(files, columns, condition), files.store)
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def test_they_are_all_that_is_read(table_path: Path) -> None:
@@ -82,7 +88,7 @@ def test_files_that_no_version_has_yet_are_read_under_a_definition_of_their_own(
     written = write_files(log.store, metadata, data, now_ms=0)
     files = pa.concat_tables([before.files, add_table(written)])
     both = chosen(log, files, metadata)
-    found = read_table(both, ["id", "more"], "id >= 29").to_pylist()
+    found = read(both, ["id", "more"], "id >= 29")
     assert sorted(found, key=lambda row: row["id"]) == [
         {"id": 29, "more": None},
         {"id": 100, "more": 7},

@@ -35,11 +35,11 @@ from pyspark_delta.kernel.protocol.paths import (
     uuid_checkpoint_path,
 )
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
-from pyspark_delta.kernel.storage.faulty import Crashed, Fault, FaultRule, FaultStore
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.checkpoints import checkpoint, counted_uuids, read_parquet, rows_of, state_of
 from tests.support.clock import START_MS, FrozenClock
+from tests.support.faulty import Crashed, Fault, FaultRule, FaultStore
 from tests.support.log_builder import LogBuilder, add, metadata
 
 DAY_MS = 86_400_000
@@ -327,7 +327,7 @@ def test_compactions_and_unfinished_parts_go_too(store: MemoryStore, clock: Froz
 
 def test_commits_go_before_checkpoints_and_the_oldest_first() -> None:
     infos = [
-        FileInfo(path, 1, 0)
+        FileInfo(path=path, size=1, modified_ms=0)
         for path in (
             classic_checkpoint_path(1),
             commit_path(1),
@@ -449,7 +449,10 @@ def test_a_store_that_does_not_answer_costs_nothing(store: MemoryStore, clock: F
 
 def test_young_sidecars_are_never_planned_away() -> None:
     now = START_MS + 10 * DAY_MS + 5
-    infos = [FileInfo(f"{age}", 1, START_MS + (10 - age) * DAY_MS) for age in range(4)]
+    infos = [
+        FileInfo(path=f"{age}", size=1, modified_ms=START_MS + (10 - age) * DAY_MS)
+        for age in range(4)
+    ]
     assert plan_sidecar_cleanup(infos, {"3"}, now_ms=now) == ("2",)
 
 

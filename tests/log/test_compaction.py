@@ -19,10 +19,10 @@ from pyspark_delta.kernel.protocol.actions import (
 )
 from pyspark_delta.kernel.protocol.paths import commit_path, compacted_path
 from pyspark_delta.kernel.storage.base import LogStore
-from pyspark_delta.kernel.storage.faulty import Fault, FaultStore
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.checkpoints import checkpoint, snapshot_at, state_of
+from tests.support.faulty import Fault, FaultStore
 from tests.support.log_builder import LogBuilder, add, metadata, remove
 
 CDC = '{"cdc":{"path":"c","partitionValues":{},"size":1,"dataChange":false}}'

@@ -16,7 +16,7 @@ from pyspark_delta.kernel.protocol.actions import DomainMetadata, Protocol, SetT
 from pyspark_delta.kernel.protocol.paths import checksum_path, commit_path
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.hooks import InlineRunner
+from tests.support.hooks import InlineRunner
 from tests.support.log_builder import add, metadata
 
 TABLE = "tä ble 100%"

@@ -19,8 +19,8 @@ from pyspark_delta.kernel.log.last_checkpoint import (
 )
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol, SidecarFile
 from pyspark_delta.kernel.protocol.paths import LAST_CHECKPOINT
-from pyspark_delta.kernel.storage.faulty import Fault, FaultRule, FaultStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
+from tests.support.faulty import Fault, FaultRule, FaultStore
 
 SPEC_SAMPLE = """{"k0":"'v 0'", "checksum": "adsaskfljadfkjadfkj", "k1":{"k2": 2,
  "k3": ["v3", [1, 2], {"k4": "v4", "k5": ["v5", "v6", "v7"]}]}}"""

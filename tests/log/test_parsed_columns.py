@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.kernel.log.parsed_columns import (
+from pyspark_delta.kernel.log.checkpoints.parsed_columns import (
     parse_partition_values,
     parse_stats,
 )

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.kernel.log.frames import canonical_paths, file_key
-from pyspark_delta.kernel.log.json_frames import frames_from_commits
+from pyspark_delta.kernel.log.frames.action_frame import ActionFrame, have_no_key_in_common
+from pyspark_delta.kernel.log.frames.by_line import frames_from_commits
+from pyspark_delta.kernel.log.frames.file_actions import (
+    ADD_SCHEMA,
+    REMOVE_SCHEMA,
+    canonical_paths,
+    file_key,
+)
 from pyspark_delta.kernel.log.replay import FileState, replay
 from pyspark_delta.kernel.protocol.actions import AddFile, RemoveFile
 from tests.support.log_builder import add, remove
@@ -106,3 +113,25 @@ def test_paths_decoded_by_directory_are_those_decoded_one_by_one() -> None:
     expected = [file_key(path, None, ROOT) for path in paths]
     assert canonical_paths(array, ROOT).to_pylist() == expected
     assert canonical_paths(array.slice(1), ROOT).to_pylist() == expected[1:]
+
+
+@pytest.mark.parametrize(
+    ("differs_at", "is_distinct"), [(-60, True), (-40, True), (-15, True), (None, False)]
+)
+def test_keys_are_compared_whole_where_their_last_bytes_agree(
+    differs_at: int | None, is_distinct: bool
+) -> None:
+    def key(letter: str) -> str:
+        text = ["x"] * 64
+        if differs_at is not None:
+            text[differs_at] = letter
+        return "".join(text)
+
+    frame = ActionFrame(
+        adds=ADD_SCHEMA.empty_table(),
+        removes=REMOVE_SCHEMA.empty_table(),
+        add_keys=pa.array([key("a"), key("b")]),
+        remove_keys=pa.array([], pa.string()),
+        others=(),
+    )
+    assert have_no_key_in_common([frame]) == is_distinct

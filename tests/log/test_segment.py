@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_delta.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
 from pyspark_delta.kernel.log.segment import list_log, load_segment
-from pyspark_delta.kernel.storage import MemoryStore
+from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.log_builder import LogBuilder, add
 
 LOG = "_delta_log"

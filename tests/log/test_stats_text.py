@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_delta.kernel.log.parsed_columns import parse_stats
-from pyspark_delta.kernel.log.stats_text import stats_texts
+from pyspark_delta.kernel.log.checkpoints.parsed_columns import parse_stats
+from pyspark_delta.kernel.log.checkpoints.stats_text import stats_texts
 
 BOUNDS = pa.struct(
     [

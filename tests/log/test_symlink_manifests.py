@@ -8,12 +8,13 @@ import pyarrow as pa
 import pytest
 
 from pyspark_delta.errors import OperationNotAllowedError, PropertyError
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.log.symlink_manifests import MANIFEST_NOTE, write_manifests
-from pyspark_delta.kernel.storage.faulty import Fault, FaultRule, FaultStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.hooks import BackgroundRunner, HookRunner, InlineRunner
+from pyspark_delta.kernel.txn.hooks import HookRunner
+from tests.support.faulty import Fault, FaultRule, FaultStore
+from tests.support.hooks import InlineRunner
 from tests.support.tables import append, delete_positions, new_table, overwrite, set_properties
 from tests.support.transactions import add, memory_log
 from tests.support.transactions import new_table as new_memory_table
@@ -67,7 +68,7 @@ def test_each_partition_has_its_own_and_those_of_others_go(table_path: Path) -> 
     assert set(manifests(log)) == {"p=__HIVE_DEFAULT_PARTITION__/manifest"}
 
 
-@pytest.mark.parametrize("runner", [BackgroundRunner, InlineRunner])
+@pytest.mark.parametrize("runner", [HookRunner, InlineRunner])
 def test_commits_keep_the_manifests_of_what_they_touch(runner: type[HookRunner]) -> None:
     log = new_memory_table("p", configuration=KEPT, log=memory_log(hooks=runner()))
     log.start_transaction().commit([add("p=1/a"), add("p=2/b")], "WRITE")

@@ -17,8 +17,9 @@ from pyspark_delta.kernel.protocol.actions import (
     SetTransaction,
 )
 from pyspark_delta.kernel.protocol.paths import commit_path
-from pyspark_delta.kernel.storage import LocalStore, MemoryStore
 from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.kernel.storage.local import LocalStore
+from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.clock import START_MS, FrozenClock
 from tests.support.log_builder import LogBuilder, add, metadata, remove
 

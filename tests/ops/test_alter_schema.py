@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.kernel.ops.alter_schema import (
+from pyspark_delta.errors import DeltaError
+from pyspark_delta.kernel.ops.schema.alter import (
     AddedColumn,
+    AlterRules,
     ColumnChange,
     Position,
-    Rules,
     add_columns,
     change_columns,
     drop_columns,
@@ -26,7 +26,7 @@ from pyspark_delta.kernel.ops.alter_schema import (
     spelled_changes,
     spelled_columns,
 )
-from pyspark_delta.kernel.ops.column_paths import FoundColumn
+from pyspark_delta.kernel.ops.schema.columns import ResolvedColumn
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode, physical_paths
 from pyspark_delta.kernel.protocol.identity_columns import with_identity
@@ -52,9 +52,9 @@ from pyspark_delta.kernel.protocol.types import (
 from pyspark_delta.kernel.txn.definition import Definition, defined
 
 UNRESOLVED = "UNRESOLVED_COLUMN.WITH_SUGGESTION"
-PLAIN = Rules()
-MAPPED = Rules(mode=ColumnMappingMode.NAME)
-WIDENS = Rules(widens=True)
+PLAIN = AlterRules()
+MAPPED = AlterRules(mode=ColumnMappingMode.NAME)
+WIDENS = AlterRules(widens=True)
 INNER = StructType((StructField("a", INTEGER), StructField("b", STRING)))
 SCHEMA = StructType(
     (
@@ -68,7 +68,7 @@ SCHEMA = StructType(
 
 
 def added(*path: str, kind: DataType = INTEGER, after: str | None = None) -> AddedColumn:
-    position = None if after is None else Position(after)
+    position = None if after is None else Position(after=after)
     return AddedColumn(path=path, field=StructField(path[-1], kind), position=position)
 
 
@@ -77,8 +77,8 @@ def declared(text: str) -> StructField:
 
 
 def altered(
-    schema: StructType, changes: list[ColumnChange], rules: Rules
-) -> tuple[StructType, tuple[FoundColumn, ...]]:
+    schema: StructType, changes: list[ColumnChange], rules: AlterRules
+) -> tuple[StructType, tuple[ResolvedColumn, ...]]:
     return change_columns(schema, spelled_changes(schema, changes, rules), rules)
 
 
@@ -187,7 +187,7 @@ def test_comments_places_defaults_and_nullability_change_one_by_one_or_together(
     schema, changed = altered(
         SCHEMA,
         [
-            ColumnChange(path=("ID",), comment="", position=Position("M")),
+            ColumnChange(path=("ID",), comment="", position=Position(after="M")),
             ColumnChange(path=("st", "b"), position=Position(), nullable=False),
             ColumnChange(path=("n",), nullable=True, default="5"),
         ],
@@ -204,7 +204,7 @@ def test_comments_places_defaults_and_nullability_change_one_by_one_or_together(
         schema,
         [
             ColumnChange(path=("Id",), drops_comment=True),
-            ColumnChange(path=("n",), drops_default=True, position=Position("N")),
+            ColumnChange(path=("n",), drops_default=True, position=Position(after="N")),
         ],
         PLAIN,
     )
@@ -279,18 +279,18 @@ def test_types_widen_where_the_table_allows_it_inside_collections_too() -> None:
             PLAIN,
             "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP",
         ),
-        (ColumnChange(path=("Id",), position=Position("no")), PLAIN, UNRESOLVED),
+        (ColumnChange(path=("Id",), position=Position(after="no")), PLAIN, UNRESOLVED),
         (ColumnChange(path=("Id", "x"), comment="x"), PLAIN, "INVALID_FIELD_NAME"),
     ],
 )
-def test_changes_that_are_refused(change: ColumnChange, rules: Rules, condition: str) -> None:
+def test_changes_that_are_refused(change: ColumnChange, rules: AlterRules, condition: str) -> None:
     assert refused(lambda: altered(SCHEMA, [change], rules)) == condition
 
 
 def test_a_type_that_the_column_has_already_is_no_change() -> None:
     same = ColumnChange(path=("ID",), new_type=StructField("ID", INTEGER))
     assert spelled_changes(SCHEMA, [same], PLAIN) == ()
-    more = spelled_changes(SCHEMA, [replace(same, position=Position("ST"))], PLAIN)
+    more = spelled_changes(SCHEMA, [replace(same, position=Position(after="ST"))], PLAIN)
     assert [(each.path, str(each.position)) for each in more] == [(("Id",), "AFTER st")]
 
 
@@ -327,7 +327,7 @@ def test_declared_lengths_can_grow(old: str | None, new: str | None, is_allowed:
 def test_identity_columns_keep_their_type_and_default_but_not_their_comment() -> None:
     schema = StructType((with_identity(StructField("id", LONG)), StructField("v", LONG)))
     moved, _ = altered(
-        schema, [ColumnChange(path=("id",), comment="x", position=Position("v"))], PLAIN
+        schema, [ColumnChange(path=("id",), comment="x", position=Position(after="v"))], PLAIN
     )
     assert moved.names == ("v", "id")
     for change in (
@@ -397,7 +397,7 @@ def test_replaced_columns_keep_what_columns_of_their_name_carry() -> None:
     ],
 )
 def test_replacements_that_are_refused(
-    fields: tuple[StructField, ...], rules: Rules, condition: str
+    fields: tuple[StructField, ...], rules: AlterRules, condition: str
 ) -> None:
     assert refused(lambda: replace_columns(SCHEMA, StructType(fields), rules)) == condition
 

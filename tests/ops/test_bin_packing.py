@@ -8,15 +8,14 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.kernel.log.frames import add_files, add_table
-from pyspark_delta.kernel.ops.bin_packing import (
+from pyspark_delta.kernel.log.frames.file_actions import add_files, add_table
+from pyspark_delta.kernel.ops.layout.bins import (
     Sizes,
     batches,
     num_bytes,
     plan_auto_compaction,
     plan_compaction,
     plan_in_order,
-    plan_partitions,
     plan_rewrite,
 )
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
@@ -111,9 +110,9 @@ def test_a_rewrite_takes_every_file_even_one_that_is_alone() -> None:
     files = add_table([add("c", 90), add("a", 10), add("b", 20, p="2"), add("d", 15)])
     assert names(plan_rewrite(files, PLAIN, 40)) == [["a", "d"], ["b"], ["c"]]
     assert sorted(names(plan_rewrite(files, SPLIT, 40))) == [["a", "d"], ["b"], ["c"]]
-    assert sorted(names(plan_partitions(files, SPLIT))) == [["a", "d", "c"], ["b"]]
+    assert sorted(names(plan_rewrite(files, SPLIT))) == [["a", "d", "c"], ["b"]]
     assert names(plan_in_order(files, 100)) == [["c", "a"], ["b", "d"]]
-    assert plan_partitions(files.slice(0, 0), SPLIT) == []
+    assert plan_rewrite(files.slice(0, 0), SPLIT) == []
 
 
 def test_bins_are_committed_in_batches() -> None:

@@ -15,10 +15,15 @@ from pyspark_delta.errors import (
     VersionNotFoundError,
 )
 from pyspark_delta.kernel.log.table_log import TableLog
-from pyspark_delta.kernel.ops import change_feed
-from pyspark_delta.kernel.ops.change_feed import ChangeFeed, SchemaMode, no_changes, read_feed
-from pyspark_delta.kernel.ops.change_range import ChangeBounds
-from pyspark_delta.kernel.ops.changed_files import MARK
+from pyspark_delta.kernel.ops.changes import feed as change_feed
+from pyspark_delta.kernel.ops.changes.feed import (
+    ChangeBounds,
+    RangeChanges,
+    SchemaMode,
+    no_changes,
+    read_feed,
+)
+from pyspark_delta.kernel.ops.changes.files import MARK
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
 from pyspark_delta.kernel.protocol.actions import (
     AddCDCFile,
@@ -80,7 +85,7 @@ def builder(clock: FrozenClock) -> LogBuilder:
     return builder
 
 
-def feed(builder: LogBuilder, start: int = 0, end: int | None = None, **more: Any) -> ChangeFeed:
+def feed(builder: LogBuilder, start: int = 0, end: int | None = None, **more: Any) -> RangeChanges:
     log = TableLog(builder.store)
     newest = log.update()
     last = newest.version if end is None else end
@@ -88,12 +93,12 @@ def feed(builder: LogBuilder, start: int = 0, end: int | None = None, **more: An
     return read_feed(log, first, last, newest, read_deletion_vector, **more)
 
 
-def told(found: ChangeFeed) -> list[tuple[str, str | None, int, int]]:
+def told(found: RangeChanges) -> list[tuple[str, str | None, int, int]]:
     """Path, kind, version and time of each file."""
     files = found.files
     return [
         (row["path"], mark.change_type, mark.version, mark.timestamp_ms)
-        for table in (files.inferred, files.told)
+        for table in (files.data_files, files.change_files)
         for row in table.select(["path", MARK]).to_pylist()
         for mark in [files.marks[row[MARK]]]
     ]
@@ -200,7 +205,7 @@ def test_a_large_commit_is_told_like_a_small_one(
     assert sum(mark.keeps_rows for mark in large.files.marks) == 1
     assert large.read_as.metadata.schema.names == ("id", "v", "w")
     by_path = {
-        row["path"]: row for row in large.files.inferred.to_pylist() if row["path"] in ("n", "2")
+        row["path"]: row for row in large.files.data_files.to_pylist() if row["path"] in ("n", "2")
     }
     assert by_path["n"]["stats"] == '{"numRecords":1}'
     assert by_path["2"]["deletionVector"]["cardinality"] == 1

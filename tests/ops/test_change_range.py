@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_delta.errors import DeltaError
 from pyspark_delta.kernel.log.table_log import TableLog
-from pyspark_delta.kernel.ops.change_range import ChangeBounds
+from pyspark_delta.kernel.ops.changes.feed import ChangeBounds
 from tests.support.cleaned_logs import cleaned_log
 
 

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from pyspark_delta.errors import ChangeFeedError
-from pyspark_delta.kernel.log.frames import add_table, remove_table
-from pyspark_delta.kernel.ops.changed_files import (
+from pyspark_delta.kernel.log.frames.file_actions import add_table, remove_table
+from pyspark_delta.kernel.ops.changes.commits import ChangeKind, FileRun
+from pyspark_delta.kernel.ops.changes.files import (
     MARK,
     ChangedFiles,
     ChangeMark,
     changed_rows,
 )
-from pyspark_delta.kernel.ops.stream_commits import ChangeKind, FileRun
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
 from pyspark_delta.kernel.protocol.deletion_vectors import (
     DeletionVector,
     inline_descriptor,
     read_deletion_vector,
 )
-from pyspark_delta.kernel.scan.vectors import descriptor_of
+from pyspark_delta.kernel.scan.locations import descriptor_of
 from tests.support.log_builder import add, remove
 
 
@@ -83,28 +83,45 @@ def test_only_rows_in_one_of_two_vectors_changed(
 
 def test_every_file_has_the_mark_of_what_its_rows_did() -> None:
     files = changed()
-    files.take(FileRun(1, [file("a"), file("b")], ("add", "remove"), 10))
-    files.take(FileRun(2, [file("c"), file("d"), file("e")], ("cdc", "cdc", "cdc"), 20))
-    files.take(FileRun(3, [file("a"), file("a", [1])], ("remove", "add"), 30))
-    files.take(FileRun(3, add_table([add("f"), add("g")]), None, 30))
-    files.take_table(remove_table([remove("h")]), ChangeMark(4, 40, "delete"))
+    files.take(
+        FileRun(version=1, rows=[file("a"), file("b")], kinds=("add", "remove"), timestamp_ms=10)
+    )
+    files.take(
+        FileRun(
+            version=2,
+            rows=[file("c"), file("d"), file("e")],
+            kinds=("cdc", "cdc", "cdc"),
+            timestamp_ms=20,
+        )
+    )
+    files.take(
+        FileRun(
+            version=3, rows=[file("a"), file("a", [1])], kinds=("remove", "add"), timestamp_ms=30
+        )
+    )
+    files.take(
+        FileRun(version=3, rows=add_table([add("f"), add("g")]), kinds=None, timestamp_ms=30)
+    )
+    files.take(FileRun(version=4, rows=remove_table([remove("h")]), kind="remove", timestamp_ms=40))
 
     def marks(table: Any) -> list[tuple[str, ChangeMark]]:
         columns = (table.column(name).to_pylist() for name in ("path", MARK))
         found = [(path, files.marks[mark]) for path, mark in zip(*columns, strict=True)]
         return sorted(found, key=repr)
 
-    assert marks(files.inferred) == [
-        ("a", ChangeMark(1, 10, "insert")),
-        ("a", ChangeMark(3, 30, "delete", keeps_rows=True)),
-        ("b", ChangeMark(1, 10, "delete")),
-        ("f", ChangeMark(3, 30, "insert")),
-        ("g", ChangeMark(3, 30, "insert")),
-        ("h", ChangeMark(4, 40, "delete")),
+    assert marks(files.data_files) == [
+        ("a", ChangeMark(version=1, timestamp_ms=10, change_type="insert")),
+        ("a", ChangeMark(version=3, timestamp_ms=30, change_type="delete", keeps_rows=True)),
+        ("b", ChangeMark(version=1, timestamp_ms=10, change_type="delete")),
+        ("f", ChangeMark(version=3, timestamp_ms=30, change_type="insert")),
+        ("g", ChangeMark(version=3, timestamp_ms=30, change_type="insert")),
+        ("h", ChangeMark(version=4, timestamp_ms=40, change_type="delete")),
     ]
-    assert marks(files.told) == [(path, ChangeMark(2, 20, None)) for path in "cde"]
+    assert marks(files.change_files) == [
+        (path, ChangeMark(version=2, timestamp_ms=20, change_type=None)) for path in "cde"
+    ]
     assert len(files.marks) == 6
-    assert json.loads(files.inferred.column("stats").to_pylist()[-1]) == {"of": "a"}
+    assert json.loads(files.data_files.column("stats").to_pylist()[-1]) == {"of": "a"}
 
 
 def test_a_vector_is_read_once_although_two_versions_tell_it() -> None:
@@ -117,26 +134,34 @@ def test_a_vector_is_read_once_although_two_versions_tell_it() -> None:
     files = ChangedFiles(read, is_partitioned=False)
     for version in range(1, 6):
         old, new = (file("f", list(range(count)) or None) for count in (version - 1, version))
-        files.take(FileRun(version, [old, new], ("remove", "add")))
+        files.take(FileRun(version=version, rows=[old, new], kinds=("remove", "add")))
     assert len(asked) == 5
-    assert files.inferred.num_rows == 5
+    assert files.data_files.num_rows == 5
 
 
 def test_statistics_are_left_out_where_nobody_skips() -> None:
     files = changed(has_stats=False)
-    files.take(FileRun(1, [file("a")], ("add",)))
-    files.take_table(add_table([add("b", stats="{}")]), ChangeMark(1, 0, "insert"))
-    assert files.inferred.column("stats").to_pylist() == [None, None]
+    files.take(FileRun(version=1, rows=[file("a")], kinds=("add",)))
+    files.take(FileRun(version=1, rows=add_table([add("b", stats="{}")])))
+    assert files.data_files.column("stats").to_pylist() == [None, None]
 
 
 def test_a_removed_file_has_the_statistics_that_it_came_with() -> None:
     files = changed()
     own, brief = '{"minValues":{}}', '{"numRecords":2}'
-    files.take(FileRun(1, [file("a", stats=own)], ("add",)))
-    files.take(FileRun(2, [file("a", stats=brief), file("b", stats=brief)], ("remove", "remove")))
-    files.take(FileRun(3, [file("c", stats=own)], ("add",)))
-    files.take(FileRun(4, [file("c", stats=brief), file("c", [1])], ("remove", "add")))
-    rows = files.inferred.select(["path", "stats"]).to_pylist()
+    files.take(FileRun(version=1, rows=[file("a", stats=own)], kinds=("add",)))
+    files.take(
+        FileRun(
+            version=2,
+            rows=[file("a", stats=brief), file("b", stats=brief)],
+            kinds=("remove", "remove"),
+        )
+    )
+    files.take(FileRun(version=3, rows=[file("c", stats=own)], kinds=("add",)))
+    files.take(
+        FileRun(version=4, rows=[file("c", stats=brief), file("c", [1])], kinds=("remove", "add"))
+    )
+    rows = files.data_files.select(["path", "stats"]).to_pylist()
     assert [(row["path"], row["stats"]) for row in rows] == [
         ("a", own),
         ("a", own),
@@ -150,7 +175,9 @@ def test_a_removed_file_has_the_statistics_that_it_came_with() -> None:
 def test_a_removed_file_that_is_described_too_briefly_is_refused(missing: str) -> None:
     brief = {key: value for key, value in file("ä").items() if key != missing}
     with pytest.raises(ChangeFeedError) as caught:
-        changed(is_partitioned=True).take(FileRun(1, [file("b"), brief], ("add", "remove")))
+        changed(is_partitioned=True).take(
+            FileRun(version=1, rows=[file("b"), brief], kinds=("add", "remove"))
+        )
     assert caught.value.condition == "DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA"
     assert caught.value.parameters["file"] == "ä"
     whole = remove("ä")
@@ -158,13 +185,13 @@ def test_a_removed_file_that_is_described_too_briefly_is_refused(missing: str) -
         replace(whole, size=None) if missing == "size" else replace(whole, partition_values=None)
     )
     with pytest.raises(ChangeFeedError, match="ä"):
-        changed(is_partitioned=True).take_table(
-            remove_table([remove("b"), briefly]), ChangeMark(1, 0, "delete")
+        changed(is_partitioned=True).take(
+            FileRun(version=1, rows=remove_table([remove("b"), briefly]), kind="remove")
         )
 
 
 def test_partition_values_are_not_missed_where_there_are_no_partitions() -> None:
     brief = {"path": "a", "size": 1}
     files = changed()
-    files.take(FileRun(1, [brief], ("remove",)))
-    assert files.inferred.num_rows == 1
+    files.take(FileRun(version=1, rows=[brief], kinds=("remove",)))
+    assert files.data_files.num_rows == 1

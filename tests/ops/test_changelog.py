@@ -8,8 +8,8 @@ import pytest
 
 from pyspark_delta.errors import ChangeFeedError
 from pyspark_delta.kernel.log.table_log import TableLog
-from pyspark_delta.kernel.ops.changed_files import MARK, ChangeMark
-from pyspark_delta.kernel.ops.changelog import Changelog, read_changelog
+from pyspark_delta.kernel.ops.changes.feed import RangeChanges, read_changelog
+from pyspark_delta.kernel.ops.changes.files import MARK, ChangeMark
 from pyspark_delta.kernel.protocol.actions import (
     AddCDCFile,
     AddFile,
@@ -79,14 +79,16 @@ def builder() -> LogBuilder:
     return builder
 
 
-def changelog(builder: LogBuilder, start: int, end: int, *, has_copies: bool = False) -> Changelog:
+def changelog(
+    builder: LogBuilder, start: int, end: int, *, has_copies: bool = False
+) -> RangeChanges:
     log = TableLog(builder.store)
     first, last = log.snapshot_at(version=start), log.snapshot_at(version=end)
     return read_changelog(log, first, last, read_deletion_vector, name="t", has_copies=has_copies)
 
 
-def told(found: Changelog) -> list[tuple[str, ChangeMark]]:
-    files = found.files.inferred
+def told(found: RangeChanges) -> list[tuple[str, ChangeMark]]:
+    files = found.files.data_files
     paths, numbers = files.column("path").to_pylist(), files.column(MARK).to_pylist()
     return [
         (path, replace(found.files.marks[number], timestamp_ms=0))
@@ -97,18 +99,58 @@ def told(found: Changelog) -> list[tuple[str, ChangeMark]]:
 def test_files_come_with_what_ids_are_made_of(builder: LogBuilder) -> None:
     found = changelog(builder, 0, 1)
     assert told(found) == [
-        ("a", ChangeMark(0, 0, "insert", False, 0, 0)),
-        ("a", ChangeMark(1, 0, "delete", False, 0, 0)),
-        ("b", ChangeMark(1, 0, "insert", False, 10, 1)),
+        (
+            "a",
+            ChangeMark(
+                version=0,
+                timestamp_ms=0,
+                change_type="insert",
+                keeps_rows=False,
+                base_row_id=0,
+                row_version=0,
+            ),
+        ),
+        (
+            "a",
+            ChangeMark(
+                version=1,
+                timestamp_ms=0,
+                change_type="delete",
+                keeps_rows=False,
+                base_row_id=0,
+                row_version=0,
+            ),
+        ),
+        (
+            "b",
+            ChangeMark(
+                version=1,
+                timestamp_ms=0,
+                change_type="insert",
+                keeps_rows=False,
+                base_row_id=10,
+                row_version=1,
+            ),
+        ),
     ]
-    assert found.files.told.num_rows == 0
+    assert found.files.change_files.num_rows == 0
     assert found.has_pairs
     assert not changelog(builder, 0, 0).has_pairs
 
 
 def test_a_vector_tells_its_rows_unless_copies_are_wanted(builder: LogBuilder) -> None:
     (one,) = told(changelog(builder, 2, 2))
-    assert one == ("b", ChangeMark(2, 0, "delete", True, 10, 1))
+    assert one == (
+        "b",
+        ChangeMark(
+            version=2,
+            timestamp_ms=0,
+            change_type="delete",
+            keeps_rows=True,
+            base_row_id=10,
+            row_version=1,
+        ),
+    )
     both = told(changelog(builder, 2, 2, has_copies=True))
     assert [(mark.change_type, mark.keeps_rows) for _, mark in both] == [
         ("delete", False),
@@ -127,7 +169,19 @@ def test_vectors_are_read_although_the_table_has_dropped_them(builder: LogBuilde
     without = replace(TRACKING, min_reader_version=1, reader_features=None)
     builder.commit(replace(without, writer_features=FEATURES[1:]))  # version 3
     found = changelog(builder, 2, 3)
-    assert told(found) == [("b", ChangeMark(2, 0, "delete", True, 10, 1))]
+    assert told(found) == [
+        (
+            "b",
+            ChangeMark(
+                version=2,
+                timestamp_ms=0,
+                change_type="delete",
+                keeps_rows=True,
+                base_row_id=10,
+                row_version=1,
+            ),
+        )
+    ]
     assert is_supported(found.read_as.protocol, "deletionVectors")
     assert (found.start, found.read_as.version) == (2, 3)
     assert not is_supported(changelog(builder, 3, 3).read_as.protocol, "deletionVectors")

@@ -14,7 +14,7 @@ from pyspark_delta.errors import (
     SchemaError,
     UnsafePathError,
 )
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.symlink_manifests import plain_location
 from pyspark_delta.kernel.ops.clone import (

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_delta.errors.table import DataFileError
-from pyspark_delta.kernel.log.frames import add_files
-from pyspark_delta.kernel.ops.compute_stats import run_compute_stats
-from pyspark_delta.kernel.ops.row_tracking_backfill import prepare_row_tracking
+from pyspark_delta.errors import DataFileError
+from pyspark_delta.kernel.log.frames.file_actions import add_files
+from pyspark_delta.kernel.ops.features.row_tracking import prepare_row_tracking
+from pyspark_delta.kernel.ops.footers.stats import run_compute_stats
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from tests.support.tables import append, delete_positions, new_table, set_properties
 

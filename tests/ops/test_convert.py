@@ -4,8 +4,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from pyspark_delta.errors.table import PartitionValueError, SchemaError
-from pyspark_delta.kernel.ops.convert import (
+from pyspark_delta.errors import PartitionValueError, SchemaError
+from pyspark_delta.kernel.ops.convert.files import (
     PartitionRules,
     construct_table_schema,
     create_add_file,

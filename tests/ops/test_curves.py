@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.kernel.ops.curves import (
+from pyspark_delta.kernel.ops.layout.curves import (
     KEY_BITS,
     NOISE_BITS,
     bits_per_column,

@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.table import ConstraintError, ProtocolError, UnsupportedProtocolError
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.errors import (
+    ConstraintError,
+    DeltaError,
+    ProtocolError,
+    UnsupportedProtocolError,
+)
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.log.segment import list_log
-from pyspark_delta.kernel.ops.drop_feature import DropRequest, run_drop_feature
-from pyspark_delta.kernel.ops.feature_cleanup import Cleaning, FileRewrites
-from pyspark_delta.kernel.ops.feature_removal import REMOVALS
-from pyspark_delta.kernel.ops.row_tracking_backfill import (
+from pyspark_delta.kernel.ops.features.drop import DropRequest, run_drop_feature
+from pyspark_delta.kernel.ops.features.removal import REMOVALS, FeatureCleanup, FileRewrites
+from pyspark_delta.kernel.ops.features.row_tracking import (
     enablement_tags,
     prepare_row_tracking,
 )
@@ -86,7 +89,7 @@ def _moved(txn: OptimisticTransaction, chosen: Callable[[AddFile], bool]) -> lis
 
 def drop(log: DeltaLog, feature: str, **request: Any) -> int:
     """Drop a feature of a table whose files are in the log alone."""
-    cleaning = Cleaning(log=log, rewrites=LogRewrites())
+    cleaning = FeatureCleanup(log=log, rewrites=LogRewrites())
     return run_drop_feature(cleaning, DropRequest(feature=feature, **request))
 
 
@@ -226,7 +229,8 @@ def test_domains_end_before_their_feature_does() -> None:
 def test_row_tracking_leaves_neither_ids_nor_properties() -> None:
     log = table_with(ROW_TRACKING, add("a"), add("b"))
     run_drop_feature(
-        Cleaning(log=log, rewrites=LogRewrites(), most_files=1), DropRequest(feature="rowTracking")
+        FeatureCleanup(log=log, rewrites=LogRewrites(), most_files=1),
+        DropRequest(feature="rowTracking"),
     )
     snapshot = log.update()
     assert snapshot.metadata.configuration == {}
@@ -410,7 +414,7 @@ def test_a_feature_that_is_switched_on_again_meanwhile_is_not_dropped() -> None:
     rewrites = Intruder(lambda: set_properties(log, delta_enableDeletionVectors="true"))
     with pytest.raises(ProtocolError) as caught:
         run_drop_feature(
-            Cleaning(log=log, rewrites=rewrites), DropRequest(feature="deletionVectors")
+            FeatureCleanup(log=log, rewrites=rewrites), DropRequest(feature="deletionVectors")
         )
     assert caught.value.condition == FAILED
     assert "deletionVectors" in protocol_of(log)

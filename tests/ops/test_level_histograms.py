@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.kernel.ops.level_histograms import null_counts
+from pyspark_delta.kernel.ops.footers.level_histograms import null_counts
 
 _LISTS = st.none() | st.lists(st.none() | st.integers(0, 9), max_size=3)
 _ROWS = st.lists(

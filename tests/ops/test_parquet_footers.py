@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_delta.kernel.ops import parquet_footers, tree_listing
-from pyspark_delta.kernel.ops.footer_stats import LayoutStats
-from pyspark_delta.kernel.ops.parquet_footers import (
+from pyspark_delta.kernel.ops.convert import tree_listing
+from pyspark_delta.kernel.ops.footers import parquet as parquet_footers
+from pyspark_delta.kernel.ops.footers.parquet import (
     FooterBlock,
     StatsRequest,
     footer_blocks,
@@ -30,6 +30,7 @@ from pyspark_delta.kernel.ops.parquet_footers import (
     read_local_tail,
     unpickled_block,
 )
+from pyspark_delta.kernel.ops.footers.stats import LayoutStats
 from pyspark_delta.kernel.protocol.stats import FileStats, parse_stats
 from pyspark_delta.kernel.protocol.stats_columns import stats_columns
 from pyspark_delta.kernel.protocol.types import (

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_delta.errors.table import OperationNotAllowedError
-from pyspark_delta.kernel.ops.repair import UnreadableFile, run_repair
+from pyspark_delta.errors import OperationNotAllowedError
+from pyspark_delta.kernel.ops.vacuum.missing_files import UnreadableFile, run_repair
 from pyspark_delta.kernel.protocol.actions import RemoveFile
 from pyspark_delta.kernel.scan.locations import Locations
 from tests.support.tables import append, delete_positions

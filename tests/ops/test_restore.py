@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_delta.errors import ConcurrentWriteException, DataFileError
-from pyspark_delta.kernel.log.frames import add_files
-from pyspark_delta.kernel.ops.missing_files import missing_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.ops.restore import check_files_exist, commit_restore, plan_restore
+from pyspark_delta.kernel.ops.vacuum.missing_files import missing_files
 from pyspark_delta.kernel.protocol.actions import AddFile, RemoveFile
 from pyspark_delta.kernel.protocol.domains import clustering_columns, clustering_domain
 from pyspark_delta.kernel.protocol.features import supported_features

@@ -9,25 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.storage import StorageError
-from pyspark_delta.errors.table import DeletionVectorError, InvalidActionsError
+from pyspark_delta.errors import DeletionVectorError, InvalidActionsError, StorageError
 from pyspark_delta.kernel.machine import random_uuid
-from pyspark_delta.kernel.ops.row_vectors import (
-    BUCKET_ROWS,
-    changed_vector,
-    vector_of_bitmaps,
-    with_vector,
-    write_vectors,
-)
 from pyspark_delta.kernel.protocol.actions import AddFile
 from pyspark_delta.kernel.protocol.deletion_vectors import (
     DeletionVector,
     inline_descriptor,
 )
-from pyspark_delta.kernel.scan.locations import Locations
-from pyspark_delta.kernel.scan.vectors import VectorReader
-from pyspark_delta.kernel.storage.faulty import Fault, FaultStore
+from pyspark_delta.kernel.scan.locations import Locations, VectorReader
 from pyspark_delta.kernel.storage.memory import MemoryStore
+from pyspark_delta.kernel.txn.vector_files import (
+    BUCKET_BYTES,
+    changed_vector,
+    vector_of_bitmaps,
+    with_vector,
+    write_vectors,
+)
+from tests.support.faulty import Fault, FaultStore
 from tests.support.transactions import TABLE, add
 
 
@@ -85,7 +83,8 @@ def test_the_edges_of_bitmaps_and_containers_are_kept(rows: range) -> None:
 
 def test_bitmaps_may_be_short_repeated_or_empty() -> None:
     made = vector_of_bitmaps([(2, b"\x01"), (1, b""), (2, b"\x82"), (3, bytes(4096)), (2, b"\x02")])
-    assert made == DeletionVector([BUCKET_ROWS, BUCKET_ROWS + 1, BUCKET_ROWS + 7])
+    rows = 8 * BUCKET_BYTES
+    assert made == DeletionVector([rows, rows + 1, rows + 7])
 
 
 @pytest.mark.parametrize(("bucket", "bitmap"), [(0, b"\x01"), (-3, b"\x01"), (1, bytes(4097))])

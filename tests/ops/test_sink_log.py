@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from pyspark_delta.errors.table import DataFileError
-from pyspark_delta.kernel.ops.sink_log import has_sink_log, sink_files
+from pyspark_delta.errors import DataFileError
+from pyspark_delta.kernel.ops.convert.files import has_sink_log, sink_files
 from pyspark_delta.kernel.storage.memory import MemoryStore
 
 

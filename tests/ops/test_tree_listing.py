@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pyspark_delta.kernel.ops.tree_listing import is_hidden_path, list_tree, listed_trees
+from pyspark_delta.kernel.ops.convert.tree_listing import is_hidden_path, list_tree, listed_trees
 
 
 def _made(root: Path, *paths: str) -> None:

@@ -19,17 +19,16 @@ from pyspark_delta.errors import (
     UnsupportedProtocolError,
     VersionNotFoundError,
 )
-from pyspark_delta.kernel.ops.last_vacuum import LAST_VACUUM, read_last_vacuum
-from pyspark_delta.kernel.ops.vacuum import run_vacuum
-from pyspark_delta.kernel.ops.vacuum_candidates import InventoryEntry, hidden_names
-from pyspark_delta.kernel.ops.vacuum_retention import HOUR_MS, VacuumRules, retention
+from pyspark_delta.kernel.ops.notes import LAST_VACUUM, read_last_vacuum
+from pyspark_delta.kernel.ops.vacuum.candidates import InventoryEntry, hidden_names
+from pyspark_delta.kernel.ops.vacuum.run import HOUR_MS, VacuumRules, retention, run_vacuum
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
 from pyspark_delta.kernel.protocol.actions import CommitInfo, Protocol
 from pyspark_delta.kernel.protocol.paths import commit_path
-from pyspark_delta.kernel.storage.faulty import Fault, FaultStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from tests.support.clock import FrozenClock
+from tests.support.faulty import Fault, FaultStore
 from tests.support.log_builder import metadata
 from tests.support.vacuum_tables import ANY_HOURS, ClockedStore, VacuumTable
 

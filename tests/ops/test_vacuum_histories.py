@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_delta.kernel.ops.vacuum_retention import HOUR_MS
+from pyspark_delta.kernel.ops.vacuum.run import HOUR_MS
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.storage.uris import encode_path

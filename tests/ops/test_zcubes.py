@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pyspark_delta.kernel.log.frames import add_files, add_table
-from pyspark_delta.kernel.ops.zcubes import (
+from pyspark_delta.kernel.log.frames.file_actions import add_files, add_table
+from pyspark_delta.kernel.ops.layout.bins import (
     PROVIDER,
     ClusteringPlan,
     CubeSizes,

@@ -22,13 +22,12 @@ from zlib import crc32
 import pytest
 
 from pyspark_delta.errors import DeltaConcurrentModificationException
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.machine import random_uuid
-from pyspark_delta.kernel.ops.row_vectors import with_vector, write_vectors
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, CommitInfo, RemoveFile
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
-from pyspark_delta.kernel.scan.locations import Locations
-from pyspark_delta.kernel.scan.predicates import (
+from pyspark_delta.kernel.scan.locations import Locations, VectorReader
+from pyspark_delta.kernel.scan.predicates.tree import (
     Column,
     In,
     Predicate,
@@ -37,12 +36,16 @@ from pyspark_delta.kernel.scan.predicates import (
     conjunction,
     literal,
 )
-from pyspark_delta.kernel.scan.vectors import VectorReader
 from pyspark_delta.kernel.storage.memory import MemoryStore
-from pyspark_delta.kernel.txn.committer import Committed
+from pyspark_delta.kernel.txn.commit import Committed
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.kernel.txn.vector_files import path_in_table, take_back
+from pyspark_delta.kernel.txn.vector_files import (
+    path_in_table,
+    take_back,
+    with_vector,
+    write_vectors,
+)
 from tests.support.interleaving import InterruptibleCommitter, interleave
 from tests.support.transactions import NO_HOOKS, TABLE, add, metadata
 

@@ -31,9 +31,9 @@ from pyspark_delta.kernel.protocol.actions import (
 )
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded
 from pyspark_delta.kernel.protocol.features import supported_features
-from pyspark_delta.kernel.scan.predicates import TRUE, Predicate, compare
+from pyspark_delta.kernel.scan.predicates.tree import TRUE, Predicate, compare
 from pyspark_delta.kernel.storage.memory import MemoryStore
-from pyspark_delta.kernel.txn.committer import Committed
+from pyspark_delta.kernel.txn.commit import Committed
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.reads import READ_SCHEMA
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction

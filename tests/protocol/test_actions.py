@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_delta import actions, kernel
-from pyspark_delta.errors.table import CorruptLogError, SchemaError
+from pyspark_delta.errors import CorruptLogError, SchemaError
 from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.action_parts import (
     DeletionVectorDescriptor,
@@ -460,3 +460,14 @@ def test_the_actions_are_public() -> None:
     assert set(kernel.__all__) <= named
     assert all(getattr(kernel, name) is getattr(actions, name) for name in kernel.__all__)
     assert all(getattr(actions, name).__doc__ for name in named)
+
+
+def test_a_class_derived_from_an_action_is_read_and_written_as_the_action() -> None:
+    class Marked(AddFile):
+        pass
+
+    file = Marked(path="a", size=1, modification_time=2, data_change=True)
+    assert Marked.FIELDS == AddFile.FIELDS
+    assert Action.from_json(file.json) == AddFile(
+        path="a", size=1, modification_time=2, data_change=True
+    )

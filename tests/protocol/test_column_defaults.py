@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
+from pyspark_delta.errors import OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.column_defaults import (
     FEATURE,
     check_added_columns,

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 from hypothesis import given, settings
 
-from pyspark_delta.errors.table import PropertyError, SchemaError
+from pyspark_delta.errors import PropertyError, SchemaError
 from pyspark_delta.kernel.protocol.column_mapping import (
     ID_KEY,
     NESTED_IDS_KEY,

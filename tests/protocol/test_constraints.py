@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_delta.errors.table import ConstraintError, SchemaError
+from pyspark_delta.errors import ConstraintError, SchemaError
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.constraints import (
     Check,
     NotNull,
-    check_constraints,
     has_invariants,
     invariants,
     not_null_fields,
+    table_checks,
     table_constraints,
     with_constraint,
     without_constraint,
@@ -44,7 +44,7 @@ def test_not_null_is_found_at_the_top_and_in_structs_but_not_in_collections() ->
             StructField("v", STRING),
         )
     )
-    assert not_null_fields(schema) == (NotNull(("id",)), NotNull(("s", "b")))
+    assert not_null_fields(schema) == (NotNull(path=("id",)), NotNull(path=("s", "b")))
 
 
 def test_check_constraints_are_the_properties_under_their_prefix() -> None:
@@ -55,7 +55,10 @@ def test_check_constraints_are_the_properties_under_their_prefix() -> None:
         "delta.constraintsX": "no",
         "delta.constraints.gone": None,
     }
-    assert check_constraints(configuration) == (Check("a", "a > 0"), Check("b", "b > 0"))
+    assert table_checks(configuration) == (
+        Check(name="a", expression="a > 0"),
+        Check(name="b", expression="b > 0"),
+    )
 
 
 def test_a_new_constraint_is_stored_under_its_lower_case_name() -> None:
@@ -97,7 +100,10 @@ def test_invariants_are_read_from_columns_and_nested_fields() -> None:
     inner = StructType((StructField("y", LONG, metadata=invariant(RULE.replace("x >", "y >"))),))
     schema = StructType((StructField("x", LONG, metadata=invariant(RULE)), StructField("s", inner)))
     assert has_invariants(schema)
-    assert invariants(schema) == (Check("", "x > 3"), Check("", "y > 3"))
+    assert invariants(schema) == (
+        Check(name="", expression="x > 3"),
+        Check(name="", expression="y > 3"),
+    )
 
 
 def test_an_invariant_inside_a_collection_is_refused_and_not_passed_over() -> None:
@@ -136,7 +142,7 @@ def test_a_table_has_all_three_kinds_of_constraints() -> None:
         configuration={"delta.constraints.c": "x < 9"},
     )
     assert table_constraints(metadata) == (
-        NotNull(("x",)),
-        Check("c", "x < 9"),
-        Check("", "x > 3"),
+        NotNull(path=("x",)),
+        Check(name="c", expression="x < 9"),
+        Check(name="", expression="x > 3"),
     )

@@ -13,19 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.table import DeletionVectorError, UnsafePathError
+from pyspark_delta.errors import DeletionVectorError, DeltaError, UnsafePathError
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
 from pyspark_delta.kernel.protocol.deletion_vectors import (
+    ALPHABET,
     DeletionVector,
     DeletionVectorFile,
     check_rows_exist,
+    decode_z85,
+    encode_z85,
     inline_descriptor,
     locate,
     pack_deletion_vectors,
     read_deletion_vector,
 )
-from pyspark_delta.kernel.protocol.z85 import ALPHABET, decode_z85, encode_z85
 
 ROWS = [3, 4, 7, 11, 18, 29]
 SPEC_VECTOR = DeletionVectorDescriptor(

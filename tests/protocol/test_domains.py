@@ -2,18 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_delta.errors.table import (
+from pyspark_delta.errors import (
     CorruptLogError,
     InvalidActionsError,
-    OperationNotAllowedError,
 )
 from pyspark_delta.kernel.protocol.actions import DomainMetadata
 from pyspark_delta.kernel.protocol.domains import (
     check_domains,
-    check_user_domain,
     clustering_columns,
     clustering_domain,
-    is_reserved,
     live_domains,
     row_id_high_water_mark,
     row_tracking_domain,
@@ -35,15 +32,6 @@ def test_the_newest_entry_of_a_domain_counts_and_removed_ones_vanish() -> None:
 
 def test_a_tombstone_keeps_the_configuration() -> None:
     assert tombstone(domain("a", "x")) == domain("a", "x", removed=True)
-
-
-def test_names_with_the_prefix_belong_to_delta() -> None:
-    assert is_reserved("delta.clustering")
-    assert not is_reserved("deltax")
-    check_user_domain("mine")
-    with pytest.raises(OperationNotAllowedError) as caught:
-        check_user_domain("delta.mine")
-    assert caught.value.condition == "DELTA_SYSTEM_DOMAIN_NOT_ALLOWED"
 
 
 def test_domains_need_their_feature() -> None:

@@ -6,19 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.table import CorruptLogError, PropertyError, ProtocolError
+from pyspark_delta.errors import DeltaError, PropertyError, ProtocolError
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.feature_upgrade import (
     RequestedProtocol,
-    check_metadata_supported,
     check_upgrade,
-    denormalised,
     dropped_features,
-    is_feature_dropped,
     keeping_vectors,
     merged,
-    normalised,
     protocol_for,
     take_protocol_properties,
     upgraded,
@@ -262,14 +257,7 @@ def test_unknown_features_cannot_be_asked_for_but_are_never_lost() -> None:
     ],
 )
 def test_a_protocol_has_one_weakest_form(protocol: Protocol, normal: Protocol) -> None:
-    assert normalised(protocol) == normal
-
-
-def test_a_legacy_protocol_can_list_all_it_implies() -> None:
-    assert denormalised(legacy(1, 3)) == writers(1, *BASICS, "checkConstraints")
-    assert denormalised(legacy(2, 5)).min_reader_version == 2
-    assert denormalised(writers(1, "x")) == writers(1, "x")
-    assert denormalised(legacy(1, 1)) == writers(1)
+    assert merged(protocol) == normal
 
 
 KNOWN = st.sets(st.sampled_from(sorted(FEATURES)), max_size=8)
@@ -281,14 +269,10 @@ PROTOCOLS = st.one_of(
 
 @given(PROTOCOLS)
 def test_writing_a_protocol_differently_changes_no_feature(protocol: Protocol) -> None:
-    normal = normalised(protocol)
+    normal = merged(protocol)
     check_shape(normal)
     assert supported_features(normal) == supported_features(protocol)
-    assert normalised(denormalised(normal)) == normal
-    assert supported_features(denormalised(protocol)) == supported_features(protocol)
-    listed = denormalised(protocol)
-    check_shape(listed)
-    assert set(listed.reader_features or ()) <= set(listed.writer_features or ())
+    assert merged(normal) == normal
 
 
 @given(PROTOCOLS, PROTOCOLS)
@@ -308,13 +292,12 @@ def test_an_upgrade_adds_what_was_asked_and_takes_nothing(
 ) -> None:
     after = upgraded(protocol, names)
     assert supported_features(after) == supported_features(protocol) | with_required(names)
-    assert not is_feature_dropped(protocol, after)
+    assert not dropped_features(protocol, after)
 
 
 def test_a_downgrade_is_refused_with_both_protocols() -> None:
     old, new = legacy(1, 3), writers(1, *BASICS)
     assert dropped_features(old, new) == {"checkConstraints"}
-    assert is_feature_dropped(old, new)
     with pytest.raises(ProtocolError) as caught:
         check_upgrade(old, new)
     assert caught.value.condition == "DELTA_INVALID_PROTOCOL_DOWNGRADE"
@@ -432,17 +415,6 @@ def test_clustering_is_refused_by_name_on_an_existing_table_too() -> None:
     assert caught.value.condition == "DELTA_ALTER_TABLE_SET_CLUSTERING_TABLE_FEATURE_NOT_ALLOWED"
 
 
-def test_a_listing_protocol_must_list_what_the_metadata_uses() -> None:
-    table = metadata(StructField("v", VARIANT), **{"delta.enableDeletionVectors": "true"})
-    with pytest.raises(CorruptLogError) as caught:
-        check_metadata_supported(writers(1, *BASICS), table)
-    assert caught.value.condition == "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH"
-    assert caught.value.parameters == {"features": "deletionVectors, variantType"}
-    check_metadata_supported(
-        listing(("deletionVectors", "variantType-preview"), "deletionVectors"), table
-    )
-
-
 def test_vectors_are_kept_for_who_reads_entries_of_a_protocol_that_had_them() -> None:
     plain, widening = legacy(1, 2), listing(("typeWidening",), "typeWidening")
     vectors = listing(("deletionVectors",), "deletionVectors")
@@ -452,7 +424,3 @@ def test_vectors_are_kept_for_who_reads_entries_of_a_protocol_that_had_them() ->
     # Nothing but vectors is taken over, and nothing that the protocol has is lost.
     found = supported_features(keeping_vectors(widening, plain, vectors))
     assert found == supported_features(widening) | {"deletionVectors"}
-
-
-def test_a_legacy_protocol_is_not_held_to_its_properties() -> None:
-    check_metadata_supported(legacy(1, 2), metadata(**{"delta.enableChangeDataFeed": "true"}))

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.protocol.column_defaults import with_default
 from pyspark_delta.kernel.protocol.generated_columns import (
     check_generated_columns,
-    check_generated_references,
     generated_columns,
     generation_expression,
     with_generation_expression,
@@ -52,13 +51,3 @@ def test_a_generated_column_needs_an_expression(expression: object) -> None:
     with pytest.raises(SchemaError) as caught:
         check_generated_columns(StructType((broken,)))
     assert caught.value.condition == "DELTA_EXPRESSIONS_NOT_FOUND_IN_GENERATED_COLUMN"
-
-
-@pytest.mark.parametrize("references", [["missing"], ["y"], ["Y"], ["x", "z"]])
-def test_an_expression_refers_to_plain_columns_only(references: list[str]) -> None:
-    z = with_generation_expression(StructField("z", LONG), "x")
-    schema = StructType((X, Y, z))
-    check_generated_references(schema, "y", ["X"])
-    with pytest.raises(SchemaError) as caught:
-        check_generated_references(schema, "y", references)
-    assert caught.value.condition == "DELTA_INVALID_GENERATED_COLUMN_REFERENCES"

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.table import InvalidActionsError, ProtocolError
+from pyspark_delta.errors import DeltaError, InvalidActionsError, ProtocolError
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.feature_upgrade import protocol_for, upgraded

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
+from pyspark_delta.errors import OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.identity_columns import (
     IdentityInfo,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.table import PartitionValueError
+from pyspark_delta.errors import PartitionValueError
 from pyspark_delta.kernel.protocol.partition_values import (
     HIVE_DEFAULT_PARTITION,
     as_single,

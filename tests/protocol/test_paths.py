@@ -27,23 +27,23 @@ VERSIONS = st.integers(0, 2**63 - 1)
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("00000000000000000007.json", LogName(LogFileKind.COMMIT, 7)),
-        ("00000000000000000007.crc", LogName(LogFileKind.CHECKSUM, 7)),
+        ("00000000000000000007.json", LogName(kind=LogFileKind.COMMIT, version=7)),
+        ("00000000000000000007.crc", LogName(kind=LogFileKind.CHECKSUM, version=7)),
         (
             "00000000000000000010.checkpoint.parquet",
-            LogName(LogFileKind.CLASSIC_CHECKPOINT, 10),
+            LogName(kind=LogFileKind.CLASSIC_CHECKPOINT, version=10),
         ),
         (
             "00000000000000000010.checkpoint.0000000002.0000000003.parquet",
-            LogName(LogFileKind.MULTIPART_CHECKPOINT, 10, part=2, parts=3),
+            LogName(kind=LogFileKind.MULTIPART_CHECKPOINT, version=10, part=2, parts=3),
         ),
         (
             f"00000000000000000010.checkpoint.{UUID}.json",
-            LogName(LogFileKind.UUID_CHECKPOINT, 10, uuid=UUID, format="json"),
+            LogName(kind=LogFileKind.UUID_CHECKPOINT, version=10, uuid=UUID, format="json"),
         ),
         (
             "00000000000000000004.00000000000000000006.compacted.json",
-            LogName(LogFileKind.COMPACTED, 4, end_version=6),
+            LogName(kind=LogFileKind.COMPACTED, version=4, end_version=6),
         ),
     ],
 )
@@ -79,20 +79,20 @@ def test_names_and_paths_read_back_as_what_they_were_made_of(version: int) -> No
         assert path.startswith("_delta_log/")
         return parse_log_name(path.rpartition("/")[2])
 
-    assert parse_log_name(commit_name(version)) == LogName(LogFileKind.COMMIT, version)
-    assert parsed(commit_path(version)) == LogName(LogFileKind.COMMIT, version)
-    assert parsed(checksum_path(version)) == LogName(LogFileKind.CHECKSUM, version)
+    assert parse_log_name(commit_name(version)) == LogName(kind=LogFileKind.COMMIT, version=version)
+    assert parsed(commit_path(version)) == LogName(kind=LogFileKind.COMMIT, version=version)
+    assert parsed(checksum_path(version)) == LogName(kind=LogFileKind.CHECKSUM, version=version)
     assert parsed(classic_checkpoint_path(version)) == LogName(
-        LogFileKind.CLASSIC_CHECKPOINT, version
+        kind=LogFileKind.CLASSIC_CHECKPOINT, version=version
     )
     assert parsed(multipart_checkpoint_path(version, 1, 12)) == LogName(
-        LogFileKind.MULTIPART_CHECKPOINT, version, part=1, parts=12
+        kind=LogFileKind.MULTIPART_CHECKPOINT, version=version, part=1, parts=12
     )
     assert parsed(uuid_checkpoint_path(version, UUID, "parquet")) == LogName(
-        LogFileKind.UUID_CHECKPOINT, version, uuid=UUID, format="parquet"
+        kind=LogFileKind.UUID_CHECKPOINT, version=version, uuid=UUID, format="parquet"
     )
     assert parsed(compacted_path(version, version)) == LogName(
-        LogFileKind.COMPACTED, version, end_version=version
+        kind=LogFileKind.COMPACTED, version=version, end_version=version
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.table import PropertyError
+from pyspark_delta.errors import PropertyError
 from pyspark_delta.kernel.protocol import properties as p
 from pyspark_delta.kernel.protocol.properties import (
     PROPERTIES,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.table import (
+from pyspark_delta.errors import (
     CorruptLogError,
     InvalidActionsError,
     PropertyError,
@@ -21,9 +21,7 @@ from pyspark_delta.kernel.protocol.row_tracking import (
     is_enabled,
     materialized_columns,
     reassign_row_ids,
-    with_backfilled_ids,
     with_materialized_columns,
-    without_touched,
 )
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
@@ -123,19 +121,6 @@ def test_no_id_is_given_twice_however_often_a_race_is_lost(
     assert not taken & set(mine)
     assert max([winner_mark, *mine]) == numbered.high_water_mark
     assert {f.default_row_commit_version for f in numbered.files} <= {len(winners) + 1}
-
-
-def test_a_backfill_that_won_hands_its_ids_on() -> None:
-    winner = [file("a", base_row_id=7, default_row_commit_version=3)]
-    mine = (file("a"), file("b"))
-    assert ids(with_backfilled_ids(mine, winner)) == [(7, 3), (None, None)]
-    removed = mine[0].remove(deletion_timestamp=1)
-    (after,) = with_backfilled_ids([removed], winner)
-    assert (after.base_row_id, after.default_row_commit_version) == (7, 3)
-
-
-def test_a_backfill_that_lost_leaves_out_what_the_winner_touched() -> None:
-    assert without_touched([file("a"), file("b")], {"a"}) == (file("b"),)
 
 
 def test_ids_are_given_wherever_the_feature_is_supported() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.schema_checks import (
     ILLEGAL_CHARACTERS,
@@ -18,7 +18,7 @@ from pyspark_delta.kernel.protocol.schema_checks import (
     check_partition_columns,
     check_schema,
     check_types,
-    check_writable,
+    check_writable_schema,
     invalid_names,
     is_partition_type,
     without_void,
@@ -130,12 +130,12 @@ def test_data_must_have_something_to_put_into_a_file() -> None:
     ],
 )
 def test_what_a_file_cannot_hold_is_refused(schema: StructType, condition: str) -> None:
-    assert _refused(lambda: check_writable(schema)).condition == condition
+    assert _refused(lambda: check_writable_schema(schema)).condition == condition
 
 
 def test_void_beside_other_columns_is_left_out_of_files() -> None:
     schema = struct(a=LONG, n=VOID, s=struct(x=VOID, y=LONG))
-    check_writable(schema)
+    check_writable_schema(schema)
     assert without_void(schema) == struct(a=LONG, s=struct(y=LONG))
 
 
@@ -143,12 +143,12 @@ def test_void_beside_other_columns_is_left_out_of_files() -> None:
 @given(schemas())
 def test_what_may_be_written_has_no_void_left_in_its_files(schema: StructType) -> None:
     try:
-        check_writable(schema)
+        check_writable_schema(schema)
     except SchemaError:
         return
     written = without_void(schema)
     assert all(f.data_type != VOID for _, f in walk_fields(written))
-    check_writable(written)
+    check_writable_schema(written)
 
 
 @pytest.mark.parametrize("name", ["_change_type", "_COMMIT_version", "_commit_timestamp"])

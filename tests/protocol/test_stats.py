@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.table import InvalidActionsError
+from pyspark_delta.errors import InvalidActionsError
 from pyspark_delta.kernel.protocol.actions import Action, AddFile
 from pyspark_delta.kernel.protocol.stats import (
     ColumnStats,

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.table import PropertyError
+from pyspark_delta.errors import DeltaError, PropertyError
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode, assign_columns
 from pyspark_delta.kernel.protocol.stats_columns import (
     check_stats_columns,

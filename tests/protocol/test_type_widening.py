@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.protocol.type_widening import (
     TYPE_CHANGES_KEY,
     TypeChange,

@@ -78,7 +78,7 @@ def test_a_decimal_outside_of_38_digits_does_not_exist(precision: int, scale: in
 
 def test_changing_metadata_merges_and_none_takes_a_key_out() -> None:
     before = field("a", INTEGER, x=1, y=2, kept=None)
-    after = before.with_metadata(x=None, z=3)
+    after = before.with_metadata_items({"x": None, "z": 3})
     assert after.metadata == {"y": 2, "kept": None, "z": 3}
     assert before.metadata == {"x": 1, "y": 2, "kept": None}
     assert field("a", INTEGER, comment="hi").comment == "hi"

@@ -41,7 +41,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.predicates import Unknown, compare
+from pyspark_delta.kernel.scan.predicates.tree import Unknown, compare
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.data_tables import VECTORS, DataTable

@@ -29,10 +29,9 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.arrow_types import (
+from pyspark_delta.kernel.scan.arrow.types import (
     arrow_schema,
     arrow_type,
-    kernel_schema,
     kernel_type,
 )
 
@@ -59,7 +58,7 @@ def test_a_type_comes_back_from_arrow_as_it_was(data_type: DataType) -> None:
 
 
 def test_a_schema_comes_back_from_arrow_with_its_nullability() -> None:
-    assert kernel_schema(arrow_schema(SCHEMA)) == SCHEMA
+    assert kernel_type(pa.struct(list(arrow_schema(SCHEMA)))) == SCHEMA
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from pyspark_delta.errors.table import InvalidPredicateError
+from pyspark_delta.errors import InvalidPredicateError
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
     BOOLEAN,
@@ -27,9 +27,9 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.binding import bind, cast_literal, has_binary_order
-from pyspark_delta.kernel.scan.predicate_sql import parse_predicate
-from pyspark_delta.kernel.scan.predicates import (
+from pyspark_delta.kernel.scan.predicates.binding import bind, cast_literal, has_binary_order
+from pyspark_delta.kernel.scan.predicates.sql import parse_predicate
+from pyspark_delta.kernel.scan.predicates.tree import (
     FALSE,
     TRUE,
     Column,

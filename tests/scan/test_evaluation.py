@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.table import InvalidPredicateError
+from pyspark_delta.errors import InvalidPredicateError
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
     BOOLEAN,
@@ -28,10 +28,10 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.binding import bind
-from pyspark_delta.kernel.scan.evaluation import evaluate
-from pyspark_delta.kernel.scan.predicate_sql import parse_predicate
-from pyspark_delta.kernel.scan.predicates import (
+from pyspark_delta.kernel.scan.predicates.binding import bind
+from pyspark_delta.kernel.scan.predicates.evaluation import evaluate
+from pyspark_delta.kernel.scan.predicates.sql import parse_predicate
+from pyspark_delta.kernel.scan.predicates.tree import (
     Column,
     Comparison,
     In,

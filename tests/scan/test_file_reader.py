@@ -22,7 +22,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.file_reader import read_rows
+from pyspark_delta.kernel.scan.arrow_reader import read_rows
 from pyspark_delta.kernel.storage.memory import MemoryStore
 
 PATH = "tä ble 100%/a b.parquet"

@@ -19,9 +19,9 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.binding import bind
-from pyspark_delta.kernel.scan.generated_filters import implied_partition_filter
-from pyspark_delta.kernel.scan.predicate_sql import parse_predicate
+from pyspark_delta.kernel.scan.predicates.binding import bind
+from pyspark_delta.kernel.scan.predicates.sql import parse_predicate
+from pyspark_delta.kernel.scan.skipping.generated_filters import implied_partition_filter
 
 
 def table(*generated: tuple[str, DataType, str]) -> Metadata:

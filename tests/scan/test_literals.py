@@ -25,7 +25,7 @@ from pyspark_delta.kernel.protocol.types import (
     DecimalType,
     StructType,
 )
-from pyspark_delta.kernel.scan.literals import (
+from pyspark_delta.kernel.scan.predicates.literals import (
     LiteralValue,
     cast_text,
     format_literal,

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_delta.errors import SchemaError, UnsafePathError
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA
+from pyspark_delta.kernel.log.frames.file_actions import ADD_SCHEMA
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.protocol.actions import AddFile
+from pyspark_delta.kernel.protocol.column_mapping import physical_schema
 from pyspark_delta.kernel.protocol.types import (
     INTEGER,
     LONG,
@@ -24,9 +25,9 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.binding import bind
 from pyspark_delta.kernel.scan.plan import PLANNED_COLUMNS, plan_scan, select_files
-from pyspark_delta.kernel.scan.predicates import (
+from pyspark_delta.kernel.scan.predicates.binding import bind
+from pyspark_delta.kernel.scan.predicates.tree import (
     TRUE,
     Predicate,
     Unknown,
@@ -195,7 +196,7 @@ def test_physical_names_are_used_for_partitions_statistics_and_files(
     assert planned(table, "id = 50") == []
     plan = table.snapshot.plan()
     assert plan.mode.value == mode
-    assert plan.physical_schema.names == ("col-1",)
+    assert physical_schema(plan.data_schema, plan.mode).names == ("col-1",)
 
 
 @pytest.mark.parametrize(

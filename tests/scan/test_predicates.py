@@ -16,7 +16,7 @@ from pyspark_delta.kernel.protocol.types import (
     TIMESTAMP_NTZ,
     DecimalType,
 )
-from pyspark_delta.kernel.scan.predicates import (
+from pyspark_delta.kernel.scan.predicates.tree import (
     FALSE,
     NULL,
     TRUE,

@@ -36,8 +36,8 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.arrow_types import arrow_schema
-from pyspark_delta.kernel.scan.projection import ProjectionError, project
+from pyspark_delta.kernel.scan.arrow.projection import ProjectionError, project
+from pyspark_delta.kernel.scan.arrow.types import arrow_schema
 
 
 def struct(**columns: DataType) -> StructType:

@@ -32,11 +32,11 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.arrow_types import arrow_schema
-from pyspark_delta.kernel.scan.evaluation import evaluate
-from pyspark_delta.kernel.scan.file_reader import read_rows
+from pyspark_delta.kernel.scan.arrow.types import arrow_schema
+from pyspark_delta.kernel.scan.arrow_reader import read_rows
 from pyspark_delta.kernel.scan.plan import bound_filter
-from pyspark_delta.kernel.scan.row_groups import row_groups_to_read
+from pyspark_delta.kernel.scan.predicates.evaluation import evaluate
+from pyspark_delta.kernel.scan.skipping.files import row_groups_to_read
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.tables import append, create_table, delete_positions
 

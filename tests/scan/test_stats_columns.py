@@ -31,16 +31,16 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.literals import cast_text
-from pyspark_delta.kernel.scan.predicate_sql import parse_for_skipping
-from pyspark_delta.kernel.scan.stats_bounds import Side, bound, struct_bound
-from pyspark_delta.kernel.scan.stats_columns import (
+from pyspark_delta.kernel.scan.predicates.literals import cast_text
+from pyspark_delta.kernel.scan.skipping.stats_bounds import Side, bound, struct_bound
+from pyspark_delta.kernel.scan.skipping.stats_table import (
+    NUM_RECORDS,
     Leaf,
-    num_records,
     parse_stats,
     stats_leaves,
     struct_stats,
 )
+from tests.support.predicate_model import parse_for_skipping
 
 MILLISECOND = 1_000
 SECOND = 1_000_000
@@ -105,7 +105,7 @@ def test_only_columns_with_statistics_are_leaves() -> None:
     )
     predicate = parse_for_skipping(
         "p = 1 AND N = 1 AND n < 5 AND list IS NULL AND s IS NULL AND s.X = 1 AND bin = X'00'"
-        " AND code LIKE 'x%' AND nowhere = 1 AND f(n)",
+        " AND code LIKE 'x%' AND nowhere = 1 AND unsupported",
         schema,
     )
     found = stats_leaves(predicate, metadata(schema, "P"))
@@ -141,7 +141,7 @@ def test_counts_and_bounds_come_out_of_the_json() -> None:
     assert parsed([stats_of(-5, 7, nulls=2)]) == [row]
     spaced = json.dumps(json.loads(stats_of(-5, 7, nulls=2)), indent=2) + "\n"
     assert parsed([spaced, stats_of(-5, 7, nulls=2)]) == [row, row]
-    assert num_records(parse_stats(pa.chunked_array([["{}", spaced]]), [])).to_pylist() == [
+    assert parse_stats(pa.chunked_array([["{}", spaced]]), []).column(NUM_RECORDS).to_pylist() == [
         None,
         10,
     ]

@@ -15,8 +15,7 @@ from pyspark_delta.kernel.protocol.deletion_vectors import (
     inline_descriptor,
     pack_deletion_vectors,
 )
-from pyspark_delta.kernel.scan.locations import Locations
-from pyspark_delta.kernel.scan.vectors import VectorReader, descriptor_of
+from pyspark_delta.kernel.scan.locations import Locations, VectorReader, descriptor_of
 from pyspark_delta.kernel.storage.memory import MemoryStore
 
 FIRST, SECOND = DeletionVector([1, 5]), DeletionVector(range(10, 2000, 3))

@@ -5,18 +5,12 @@ from contextlib import suppress
 
 import pytest
 
-from pyspark_delta.errors.storage import FileAlreadyExistsError, StorageError
-from pyspark_delta.kernel.storage import (
-    Crashed,
-    Fault,
-    FaultRule,
-    FaultStore,
-    LogStore,
-    MemoryStore,
-    ObjectStore,
-    SeededSchedule,
-)
+from pyspark_delta.errors import FileAlreadyExistsError, StorageError
+from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.kernel.storage.memory import MemoryStore
+from pyspark_delta.kernel.storage.objects import ObjectStore
 from tests.contracts.log_store import COMMIT, LogStoreContract, names
+from tests.support.faulty import Crashed, Fault, FaultRule, FaultStore, SeededSchedule
 
 
 class TestFaultStoreWithoutFaults(LogStoreContract):

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_delta.errors.storage import (
+from pyspark_delta.errors import (
     FileAlreadyExistsError,
     FileMissingError,
     NothingWrittenError,
     StorageError,
     StorageRefusedError,
+    UnsafePathError,
 )
-from pyspark_delta.errors.table import UnsafePathError
-from pyspark_delta.kernel.storage import LocalStore
-from pyspark_delta.kernel.storage.local import STAGING_PREFIX
+from pyspark_delta.kernel.storage.local import STAGING_PREFIX, LocalStore
 from tests.contracts.log_store import COMMIT, LogStoreContract, names
 from tests.support.refusing_disks import closed_directory, limited_files, small_disk
 

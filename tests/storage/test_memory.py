@@ -6,7 +6,8 @@ from itertools import count
 
 import pytest
 
-from pyspark_delta.kernel.storage import MemoryStore, store_for
+from pyspark_delta.kernel.storage.memory import MemoryStore
+from pyspark_delta.kernel.storage.resolve import store_for
 from tests.contracts.log_store import LogStoreContract, names
 
 

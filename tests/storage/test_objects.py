@@ -11,17 +11,18 @@ import obstore.exceptions
 import obstore.store
 import pytest
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.storage import (
+from pyspark_delta.errors import (
+    DeltaError,
     FileAlreadyExistsError,
     FileMissingError,
     NothingWrittenError,
     StorageError,
     StorageRefusedError,
 )
-from pyspark_delta.kernel.storage import LogStore, ObjectStore, store_for
-from pyspark_delta.kernel.storage.objects import REASONS, translation
-from pyspark_delta.kernel.txn.committer import FileSystemCommitter
+from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.kernel.storage.objects import REASONS, ObjectStore, translation
+from pyspark_delta.kernel.storage.resolve import store_for
+from pyspark_delta.kernel.txn.commit import FileSystemCommitter
 from tests.contracts.log_store import COMMIT, LogStoreContract
 from tests.storage.s3_server import S3Server, running_s3
 

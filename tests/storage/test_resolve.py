@@ -5,16 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_delta.errors.storage import StorageError, UnsupportedSchemeError
-from pyspark_delta.kernel.storage import (
-    LocalStore,
-    Location,
-    MemoryStore,
-    ObjectStore,
-    canonical_uri,
-    parse_location,
-    store_for,
-)
+from pyspark_delta.errors import StorageError, UnsupportedSchemeError
+from pyspark_delta.kernel.storage.local import LocalStore
+from pyspark_delta.kernel.storage.memory import MemoryStore
+from pyspark_delta.kernel.storage.objects import ObjectStore
+from pyspark_delta.kernel.storage.resolve import Location, canonical_uri, parse_location, store_for
 
 
 def test_spellings_of_a_local_path_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,20 +48,20 @@ def test_a_file_uri_is_decoded_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "location"),
     [
-        ("s3://b/t", Location("s3", "b", "/t")),
-        ("s3a://b/a%20t/", Location("s3", "b", "/a t")),
-        ("s3n://b", Location("s3", "b", "/")),
-        ("S3://b//x///y", Location("s3", "b", "/x/y")),
-        ("gs://b/ä", Location("gs", "b", "/ä")),
-        ("az://c/t", Location("az", "c", "/t")),
-        ("adl://c/t", Location("adl", "c", "/t")),
+        ("s3://b/t", Location(scheme="s3", authority="b", path="/t")),
+        ("s3a://b/a%20t/", Location(scheme="s3", authority="b", path="/a t")),
+        ("s3n://b", Location(scheme="s3", authority="b", path="/")),
+        ("S3://b//x///y", Location(scheme="s3", authority="b", path="/x/y")),
+        ("gs://b/ä", Location(scheme="gs", authority="b", path="/ä")),
+        ("az://c/t", Location(scheme="az", authority="c", path="/t")),
+        ("adl://c/t", Location(scheme="adl", authority="c", path="/t")),
         (
             "abfs://c@a.dfs.core.windows.net/t",
-            Location("abfss", "c@a.dfs.core.windows.net", "/t"),
+            Location(scheme="abfss", authority="c@a.dfs.core.windows.net", path="/t"),
         ),
-        ("memory://name/t", Location("memory", "name", "/t")),
-        ("file:///", Location("file", "", "/")),
-        ("data:set", Location("file", "", f"{os.getcwd()}/data:set")),
+        ("memory://name/t", Location(scheme="memory", authority="name", path="/t")),
+        ("file:///", Location(scheme="file", authority="", path="/")),
+        ("data:set", Location(scheme="file", authority="", path=f"{os.getcwd()}/data:set")),
     ],
 )
 def test_an_address_has_three_parts(text: str, location: Location) -> None:

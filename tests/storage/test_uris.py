@@ -4,15 +4,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.table import UnsafePathError
-from pyspark_delta.kernel.storage import (
+from pyspark_delta.errors import UnsafePathError
+from pyspark_delta.kernel.storage.local import LocalStore
+from pyspark_delta.kernel.storage.uris import (
     ActionPath,
-    LocalStore,
     decode_path,
     encode_path,
+    redacted_uri,
     resolve_action_path,
 )
-from pyspark_delta.kernel.storage.uris import redacted_uri
 
 ROOT = "file:///data/t%C3%A4%20ble%20100%25"
 
@@ -68,7 +68,7 @@ segments = st.text(
 
 @given(st.lists(segments, min_size=1, max_size=4).map("/".join))
 def test_all_spellings_of_a_path_are_one(path: str) -> None:
-    expected = ActionPath(path, False)
+    expected = ActionPath(path=path, is_absolute=False)
     assert resolve_action_path(encode_path(path), ROOT) == expected
     absolute = encode_path("/data/tä ble 100%/" + path)
     for prefix in ("", "file:", "file://", "FILE://", "file://localhost"):
@@ -142,7 +142,7 @@ def test_what_leads_elsewhere_is_refused(path: str) -> None:
 
 
 def test_an_absolute_path_outside_is_told_apart_and_has_one_spelling() -> None:
-    expected = ActionPath("file:///other/with%20space/p@%23h", True)
+    expected = ActionPath(path="file:///other/with%20space/p@%23h", is_absolute=True)
     for path in (
         "/other/with%20space/p@%23h",
         "file:/other/with%20space/p@%23h",
@@ -156,14 +156,20 @@ def test_an_absolute_path_outside_is_told_apart_and_has_one_spelling() -> None:
 
 def test_a_bucket_is_part_of_the_root() -> None:
     root = "s3://bucket/a%20table"
-    assert resolve_action_path("s3a://bucket/a%20table/f", root) == ActionPath("f", False)
-    assert resolve_action_path("/a%20table/f", root) == ActionPath("f", False)
-    assert resolve_action_path("s3://other/f", root) == ActionPath("s3://other/f", True)
-    assert resolve_action_path("/f", root) == ActionPath("s3://bucket/f", True)
-    assert resolve_action_path("s3://bucket/f", "s3://bucket") == ActionPath("f", False)
+    assert resolve_action_path("s3a://bucket/a%20table/f", root) == ActionPath(
+        path="f", is_absolute=False
+    )
+    assert resolve_action_path("/a%20table/f", root) == ActionPath(path="f", is_absolute=False)
+    assert resolve_action_path("s3://other/f", root) == ActionPath(
+        path="s3://other/f", is_absolute=True
+    )
+    assert resolve_action_path("/f", root) == ActionPath(path="s3://bucket/f", is_absolute=True)
+    assert resolve_action_path("s3://bucket/f", "s3://bucket") == ActionPath(
+        path="f", is_absolute=False
+    )
     azure = "abfss://c@a.dfs.core.windows.net/t"
     found = resolve_action_path("abfs://c@a.dfs.core.windows.net/t/f%20g", azure)
-    assert found == ActionPath("f g", False)
+    assert found == ActionPath(path="f g", is_absolute=False)
 
 
 @pytest.mark.parametrize("path", ["s3:/f", "s3:///f", "s3://bucket/a//b", "file:///f", "gs://b/f"])
@@ -191,7 +197,7 @@ def test_a_refusal_repeats_no_credentials(path: str) -> None:
 
 def test_a_host_may_have_a_port_where_a_bucket_may_not() -> None:
     found = resolve_action_path("hdfs://name-node:8020/t/a%20b", "hdfs://name-node:8020/t")
-    assert found == ActionPath("a b", False)
+    assert found == ActionPath(path="a b", is_absolute=False)
     with pytest.raises(UnsafePathError):
         resolve_action_path("hdfs://me:planted@name-node:8020/t/a", "hdfs://name-node:8020/t")
     with pytest.raises(UnsafePathError):
@@ -214,4 +220,4 @@ def test_a_long_path_is_refused_quickly_and_shown_in_part(part: str) -> None:
 
 
 def test_the_root_of_the_file_system_is_a_root_like_others() -> None:
-    assert resolve_action_path("/etc/x", "file:///") == ActionPath("etc/x", False)
+    assert resolve_action_path("/etc/x", "file:///") == ActionPath(path="etc/x", is_absolute=False)

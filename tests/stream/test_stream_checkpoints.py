@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyspark_delta.errors import StreamError
-from pyspark_delta.kernel.ops.stream_checkpoints import (
-    MARK,
+from pyspark_delta.kernel.ops.stream.offsets import (
+    SOURCE_MARK,
     guard_numbers,
     is_last_batch_done,
 )
@@ -41,7 +41,7 @@ def test_a_checkpoint_that_numbers_otherwise_is_marked_or_refused(
     for _ in range(2):
         guard_numbers(store, sources)
         assert names(store) == ["sources/0/0", f"sources/{number}/0"]
-        assert store.read(f"sources/{number}/0") == MARK
+        assert store.read(f"sources/{number}/0") == SOURCE_MARK
     for name in ("0", "9.compact", "12"):
         begun = MemoryStore()
         begun.create(f"sources/{number}/{name}", b"v1\n{}")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_delta.errors.table import ChangeFeedError
-from pyspark_delta.kernel.ops.stream_commits import FileRun
-from pyspark_delta.kernel.ops.stream_run import StreamRun
+from pyspark_delta.errors import ChangeFeedError
+from pyspark_delta.kernel.ops.changes.commits import FileRun
+from pyspark_delta.kernel.ops.stream.run import StreamRun
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
 from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, CommitInfo
 from pyspark_delta.kernel.protocol.paths import commit_path

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_delta.errors import StreamError
-from pyspark_delta.kernel.ops.stream_limits import AdmissionLimits
-from pyspark_delta.kernel.ops.stream_offsets import (
+from pyspark_delta.kernel.ops.stream.changes import AdmissionLimits
+from pyspark_delta.kernel.ops.stream.offsets import (
     BASE_INDEX,
     METADATA_CHANGE_INDEX,
     POST_METADATA_CHANGE_INDEX,

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from pyspark_delta.errors import (
     DeltaError,
+    FileMissingError,
     StreamError,
     UnsupportedProtocolError,
     VersionNotFoundError,
 )
-from pyspark_delta.errors.storage import FileMissingError
-from pyspark_delta.kernel.ops.stream_changes import StreamRules
-from pyspark_delta.kernel.ops.stream_commits import adds_table
-from pyspark_delta.kernel.ops.stream_definitions import StreamDefinition
-from pyspark_delta.kernel.ops.stream_run import StreamRun, StreamSettings
+from pyspark_delta.kernel.ops.changes.commits import adds_table
+from pyspark_delta.kernel.ops.changes.definitions import StreamDefinition
+from pyspark_delta.kernel.ops.stream.changes import StreamRules, StreamSettings
+from pyspark_delta.kernel.ops.stream.run import StreamRun
 from pyspark_delta.kernel.protocol.actions import CommitInfo, Metadata, Protocol
 from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.protocol.types import DOUBLE, LONG, STRING, StructField, StructType

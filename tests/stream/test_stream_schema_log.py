@@ -9,10 +9,11 @@ import pytest
 
 from pyspark_delta.errors import StreamError
 from pyspark_delta.kernel.log.table_log import TableLog
-from pyspark_delta.kernel.ops.stream_commits import CommitReader
-from pyspark_delta.kernel.ops.stream_definitions import StreamDefinition
-from pyspark_delta.kernel.ops.stream_run import StreamRun, StreamSettings
-from pyspark_delta.kernel.ops.stream_schema_log import (
+from pyspark_delta.kernel.ops.changes.commits import CommitReader
+from pyspark_delta.kernel.ops.changes.definitions import StreamDefinition
+from pyspark_delta.kernel.ops.stream.changes import StreamSettings
+from pyspark_delta.kernel.ops.stream.run import StreamRun
+from pyspark_delta.kernel.ops.stream.schema_log import (
     SchemaLog,
     TrackedDefinition,
     checkpoint_hash,

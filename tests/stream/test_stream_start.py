@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyspark_delta.errors import VersionNotFoundError
-from pyspark_delta.kernel.protocol.timestamps import format_timestamp
+from pyspark_delta.kernel.protocol.commit_times import format_commit_time
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.cleaned_logs import cleaned_log
 from tests.support.clock import FrozenClock
@@ -43,7 +43,7 @@ def test_a_starting_time_may_be_before_all_that_can_be_put_together(
     time_ms: int, first: int, reads_changes: bool
 ) -> None:
     log = cleaned_log()
-    run = run_of(log, starting_timestamp=format_timestamp(time_ms), reads_changes=reads_changes)
+    run = run_of(log, starting_timestamp=format_commit_time(time_ms), reads_changes=reads_changes)
     assert drained(run) == [([str(version) for version in range(first, 13)], offset(13))]
 
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_delta.errors.storage import FileMissingError
+from pyspark_delta.errors import FileMissingError
 from pyspark_delta.kernel.log.history import COMMITS_BEFORE
-from pyspark_delta.kernel.ops.change_feed import commit_files
-from pyspark_delta.kernel.ops.stream_run import StreamRun
-from pyspark_delta.kernel.ops.stream_times import CommitTimes
+from pyspark_delta.kernel.ops.changes.commits import CommitTimes
+from pyspark_delta.kernel.ops.changes.feed import commit_files
+from pyspark_delta.kernel.ops.stream.run import StreamRun
 from pyspark_delta.kernel.protocol.actions import CommitInfo, Protocol
+from pyspark_delta.kernel.protocol.commit_times import format_commit_time
 from pyspark_delta.kernel.protocol.paths import commit_path
-from pyspark_delta.kernel.protocol.timestamps import format_timestamp
 from pyspark_delta.kernel.storage.base import FileInfo
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.log_builder import LogBuilder, add, metadata
@@ -113,7 +113,7 @@ def test_a_batch_that_another_run_asks_for_again_has_the_same_times() -> None:
 def test_a_stream_that_starts_at_a_time_it_was_told_begins_with_that_commit() -> None:
     table = TimedTable(TIMES)
     for version, time in RISING.items():
-        text = format_timestamp(time)
+        text = format_commit_time(time)
         assert min(told(feed_of(table, starting_timestamp=text))) == version
         assert log_of(table).version_from(time) == version
 

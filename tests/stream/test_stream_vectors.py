@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pyspark_delta.kernel.ops.stream_changes import StreamRules
-from pyspark_delta.kernel.ops.stream_commits import parse_changes
-from pyspark_delta.kernel.ops.stream_run import StreamRun, StreamSettings
-from pyspark_delta.kernel.ops.stream_schema_log import SchemaLog
+from pyspark_delta.kernel.ops.changes.commits import parse_changes
+from pyspark_delta.kernel.ops.stream.changes import StreamRules, StreamSettings
+from pyspark_delta.kernel.ops.stream.run import StreamRun
+from pyspark_delta.kernel.ops.stream.schema_log import SchemaLog
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, CommitInfo, Protocol
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded
 from pyspark_delta.kernel.protocol.features import is_supported
@@ -36,7 +36,7 @@ def test_adds_and_removes_come_in_the_order_of_the_log() -> None:
     assert [row["path"] for row in found.files.rows] == ["a", "b", "c"]
     assert found.files.kinds == ("remove", "add", "remove")
     assert found.files.timestamp_ms == 5
-    assert not found.tells_changes
+    assert not found.has_change_files
     assert found.removed == "a"
 
 
@@ -47,7 +47,7 @@ def test_change_files_are_all_that_counts_where_there_are_any() -> None:
     assert [row["path"] for row in found.files.rows] == ["c"]
     assert found.files.kinds == ("cdc",)
     assert found.files.timestamp_ms == 99
-    assert found.tells_changes
+    assert found.has_change_files
     assert found.metadata is not None
 
 

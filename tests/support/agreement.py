@@ -18,7 +18,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.schema_json import parse_schema
-from pyspark_delta.kernel.scan.readable import ReadableSnapshot
+from pyspark_delta.kernel.scan.arrow_reader import ReadableSnapshot
 from pyspark_delta.kernel.storage.uris import decode_path
 from tests.support.tables import table_log
 

@@ -13,7 +13,7 @@ from pyspark_delta import DeltaTable
 from pyspark_delta.errors import DeltaError
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.actions import Metadata
-from pyspark_delta.spark.catalog import table_log
+from pyspark_delta.spark.tables.names import table_log
 
 
 def alter(spark: SparkSession, *changes: str, table: str = "t") -> None:

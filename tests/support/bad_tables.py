@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.kernel.storage import LocalStore
+from pyspark_delta.kernel.storage.local import LocalStore
 from tests.support.guarded import GuardedReader, Outcome
 from tests.support.log_builder import SCHEMA, LogBuilder, add, metadata, remove
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyspark_delta.kernel.log.checkpoint_writer import CheckpointContent, write_checkpoint
+from pyspark_delta.kernel.log.checkpoints.writer import CheckpointContent, write_checkpoint
 from pyspark_delta.kernel.log.last_checkpoint import LastCheckpoint
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.storage.base import LogStore

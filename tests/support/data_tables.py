@@ -18,7 +18,7 @@ from pyspark_delta.kernel.protocol.actions import (
     Protocol,
 )
 from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.kernel.scan.readable import ReadableSnapshot
+from pyspark_delta.kernel.scan.arrow_reader import ReadableSnapshot
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.uris import encode_path
 from tests.support.log_builder import SCHEMA, LogBuilder, metadata

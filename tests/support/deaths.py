@@ -58,11 +58,28 @@ class Moment:
 Told = Callable[[str, bool], None]
 
 
+_LISTENERS: list[Told] = []
+
+
 def watch(told: Told) -> None:
     """Tell of every step from here on: what it is, and whether it is done."""
+    _LISTENERS[:] = [told]
+
+
+def prepare_to_watch() -> None:
+    """Watch the threads that are started from here on, and this one.
+
+    Java calls Python on threads that are there before the statement that is watched.
+    """
     commands: dict[int, list[str]] = {}
 
+    def told(step: str, is_done: bool) -> None:
+        for each in _LISTENERS:
+            each(step, is_done)
+
     def hook(frame: FrameType, event: str, argument: Any) -> None:
+        if not _LISTENERS:
+            return
         if event in ("c_call", "c_return"):
             if argument in _FILES:
                 told(f"os.{argument.__name__}", event == "c_return")
@@ -70,6 +87,8 @@ def watch(told: Told) -> None:
             mine = commands.setdefault(threading.get_ident(), [])
             if event == "call":
                 mine.append(_method(frame.f_locals["command"]))
+            if event == "return" and not mine:
+                return  # it was called before
             called = mine[-1] if event == "call" else mine.pop()
             if called in _CALLS:
                 told(called, event == "return")
@@ -82,8 +101,7 @@ def watch(told: Told) -> None:
 
 def stop_watching() -> None:
     """Tell of no more steps."""
-    sys.setprofile(None)
-    threading.setprofile(None)
+    _LISTENERS.clear()
 
 
 def die_at(moment: Moment, die: Callable[[], None]) -> None:

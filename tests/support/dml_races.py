@@ -21,25 +21,25 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pyspark_delta import DeltaTable
-from pyspark_delta.kernel.log.frames import add_files
-from pyspark_delta.kernel.ops.bin_packing import Sizes, plan_compaction
+from pyspark_delta.kernel.log.frames.file_actions import add_files
+from pyspark_delta.kernel.ops.layout.bins import Sizes, plan_compaction
 from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile, CommitInfo
 from pyspark_delta.kernel.protocol.operations import optimize
 from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
 from pyspark_delta.kernel.storage.uris import decode_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.vector_files import path_in_table
-from pyspark_delta.spark.commands.compact import compact
-from pyspark_delta.spark.commands.delete import run_delete
-from pyspark_delta.spark.commands.merge import MergeResult, run_merge
-from pyspark_delta.spark.commands.merge_request import MergeRequest
-from pyspark_delta.spark.commands.replaced_rows import hidden_columns
-from pyspark_delta.spark.commands.update import run_update
-from pyspark_delta.spark.commands.write import run_write
-from pyspark_delta.spark.commands.write_request import WriteRequest
+from pyspark_delta.spark.api.merge_builder import DeltaMergeBuilder, merge_request
+from pyspark_delta.spark.dml.delete import run_delete
+from pyspark_delta.spark.dml.update import run_update
+from pyspark_delta.spark.files.stage import hidden_columns
+from pyspark_delta.spark.files.staged_files import StagedFiles
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.merge_builder import DeltaMergeBuilder, merge_request
-from pyspark_delta.spark.staged_files import StagedFiles
+from pyspark_delta.spark.maintenance.compaction import compact
+from pyspark_delta.spark.merge.request import MergeRequest, MergeResult
+from pyspark_delta.spark.merge.run import run_merge
+from pyspark_delta.spark.write.request import WriteRequest
+from pyspark_delta.spark.write.run import run_write
 from tests.support.dml_model import (
     Clause,
     Command,

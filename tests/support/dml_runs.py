@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import VariantVal
 
 from pyspark_delta import DeltaTable
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from tests.support.dml_model import (
     Clause,
     Command,

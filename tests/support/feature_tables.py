@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_delta import enable
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.errors import DeltaError
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.protocol.actions import AddFile
 from pyspark_delta.kernel.protocol.features import protocol_text
 from pyspark_delta.kernel.txn.delta_log import DeltaLog

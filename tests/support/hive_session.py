@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta import DeltaError, DeltaTable, disable, enable
-from pyspark_delta.spark.catalog import resolve_table
+from pyspark_delta.spark.tables.names import resolve_table
 
 BEGIN, END = "messages begin", "messages end"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from pyspark_delta.kernel.storage.base import LogStore
-from pyspark_delta.kernel.txn.committer import (
+from pyspark_delta.kernel.txn.commit import (
     Beaten,
     Committed,
     Committer,

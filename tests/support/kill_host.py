@@ -31,6 +31,7 @@ from tests.support.deaths import (
     die_alone,
     die_at,
     die_together,
+    prepare_to_watch,
     stop_watching,
     watch,
 )
@@ -141,6 +142,7 @@ def measured(spark: SparkSession, tried: Tried) -> dict[str, Any]:
 
 def own_session(spark: SparkSession, number: int) -> SparkSession:
     """A session of this process, which was forked from the one that the JVM belongs to."""
+    prepare_to_watch()
     gateway: Any = spark.sparkContext._gateway
     gateway._gateway_client.deque.clear()
     gateway.gateway_property.pool.next_id = number * _IDS_EACH
@@ -168,6 +170,7 @@ def main(home: Path, *, is_alone: bool) -> None:
     say = answering()
     spark = started(home, is_alone=is_alone)
     if is_alone:
+        prepare_to_watch()
         spark = set_up_session(spark)
     say("ready")
     for number, line in enumerate(sys.stdin, start=1):

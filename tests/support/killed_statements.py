@@ -17,16 +17,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_delta import DeltaError, DeltaLog
-from pyspark_delta.errors.table import TableNotFoundError
-from pyspark_delta.kernel.ops.creation_note import read_creation_note
-from pyspark_delta.kernel.ops.missing_files import missing_files
-from pyspark_delta.kernel.ops.vacuum import VacuumOptions, run_vacuum
-from pyspark_delta.kernel.ops.vacuum_retention import VacuumRules
+from pyspark_delta.errors import TableNotFoundError
+from pyspark_delta.kernel.ops.notes import read_creation_note
+from pyspark_delta.kernel.ops.vacuum.missing_files import missing_files
+from pyspark_delta.kernel.ops.vacuum.run import VacuumOptions, VacuumRules, run_vacuum
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.storage.local import LocalStore
-from pyspark_delta.spark.allowed_places import ALLOWED
-from pyspark_delta.spark.catalog import look_up, shown_schema
-from pyspark_delta.spark.jvm.catalog import entry_schema
+from pyspark_delta.spark.conf.setting_table import ALLOWED_LOCATIONS
+from pyspark_delta.spark.tables.names import look_up, schema_for_catalog
 from tests.support.tables import append, delete_positions, new_table, overwrite
 
 DATABASE = "kills"
@@ -323,7 +321,7 @@ def run(spark: SparkSession, tried: Tried) -> None:
 
 def state(spark: SparkSession, tried: Tried) -> State:
     """What a new process sees: Spark by names, the kernel at the path."""
-    spark.conf.unset(ALLOWED)  # a name must be enough
+    spark.conf.unset(ALLOWED_LOCATIONS.key)  # a name must be enough
     found: State = {
         where: _seen(spark.table(name).toArrow()) if spark.catalog.tableExists(name) else None
         for where, name in tried.names.items()
@@ -415,4 +413,4 @@ def _check_catalog(spark: SparkSession, tried: Tried) -> None:
         assert found.is_delta
         assert found.location is not None
         schema = DeltaLog.for_table(found.location.removeprefix("file:")).update().schema
-        assert entry_schema(found.entry) == shown_schema(schema)
+        assert found.entry.schema == schema_for_catalog(schema)

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta import DeltaTable
-from pyspark_delta.spark.merge_builder import DeltaMergeBuilder
+from pyspark_delta.spark.api.merge_builder import DeltaMergeBuilder
 from tests.support.spark_tables import SparkTable
 
 Row = tuple[Any, ...]

@@ -22,9 +22,8 @@ from pyspark_delta.kernel.protocol.column_mapping import (
 )
 from pyspark_delta.kernel.protocol.partition_values import parse_partition_value
 from pyspark_delta.kernel.protocol.types import StructField
-from pyspark_delta.kernel.scan.arrow_types import arrow_type
-from pyspark_delta.kernel.scan.locations import Locations
-from pyspark_delta.kernel.scan.vectors import VectorReader
+from pyspark_delta.kernel.scan.arrow.types import arrow_type
+from pyspark_delta.kernel.scan.locations import Locations, VectorReader
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.uris import decode_path
 from tests.support.dml_model import Row, as_bag, frozen

@@ -8,7 +8,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from pyspark_delta.kernel.scan.predicates import (
+from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate, bind
+from pyspark_delta.kernel.scan.predicates.sql import parse_predicate
+from pyspark_delta.kernel.scan.predicates.tree import (
     And,
     Column,
     Comparison,
@@ -87,3 +90,9 @@ def key(value: Any) -> Any:
     if isinstance(value, int | Decimal):
         return Fraction(value)
     return value.encode() if isinstance(value, str) else value
+
+
+def parse_for_skipping(text: str, schema: StructType, *, time_zone: str = "UTC") -> BoundPredicate:
+    """The predicate for choosing files: bound to `schema`, with `Unknown` for all other parts."""
+    predicate = parse_predicate(text, time_zone=time_zone)
+    return bind(predicate, schema, time_zone=time_zone, lenient=True)

@@ -26,13 +26,13 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, SetTransaction
 from pyspark_delta.kernel.protocol.operations import optimize, write
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.hooks import BackgroundRunner, compaction_hook, default_hooks
+from pyspark_delta.kernel.txn.hooks import HookRunner, compaction_hook, default_hooks
 from tests.support.tables import append, write_files
 
 SECONDS_LIMIT = 120
@@ -265,7 +265,7 @@ class _LogWriter(_Writer):
     """Writes nothing but the log; most of the time goes into checkpoints and compactions."""
 
     def __init__(self, path: str, rng: random.Random) -> None:
-        hooks = BackgroundRunner((*default_hooks(), compaction_hook(3)))
+        hooks = HookRunner((*default_hooks(), compaction_hook(3)))
         super().__init__(DeltaLog(LocalStore(path, fsync=False), hooks=hooks), rng)
 
     def files(self, number: int, log: DeltaLog) -> Iterable[AddFile]:
@@ -281,7 +281,7 @@ class _CleaningWriter(_LogWriter):
     def __init__(self, path: str, rng: random.Random) -> None:
         log = DeltaLog(
             LocalStore(path, fsync=False),
-            hooks=BackgroundRunner(),
+            hooks=HookRunner(),
             now_ms=lambda: system_now_ms() + 100 * _DAY_MS,
         )
         _Writer.__init__(self, log, rng)

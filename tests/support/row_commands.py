@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.machine import random_uuid
-from pyspark_delta.kernel.ops.row_vectors import changed_vector, write_vectors
 from pyspark_delta.kernel.protocol.actions import Action, AddFile
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
-from pyspark_delta.kernel.scan.locations import Locations
-from pyspark_delta.kernel.scan.vectors import VectorReader
+from pyspark_delta.kernel.scan.locations import Locations, VectorReader
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from pyspark_delta.kernel.txn.vector_files import changed_vector, write_vectors
 
 
 def deleted_rows(store: LogStore, file: AddFile) -> DeletionVector:

@@ -12,8 +12,7 @@ from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import StructField, StructType
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.row_checks import RowCheck
-from pyspark_delta.spark.table_rows import table_rows, typed_violations
+from pyspark_delta.spark.rules.rows import RowCheck, table_rows, typed_violations
 
 EVERY_RULE = Protocol(min_reader_version=1, min_writer_version=6)
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.errors import DeltaError
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, CommitInfo
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.commands.write import run_write
-from pyspark_delta.spark.commands.write_request import WriteRequest
-from pyspark_delta.spark.reader import read_snapshot
+from pyspark_delta.spark.scan.frame import read_snapshot
+from pyspark_delta.spark.write.request import WriteRequest
+from pyspark_delta.spark.write.run import run_write
 
 Row = tuple[Any, ...]
 

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_delta.kernel.log.table_log import TableLog
-from pyspark_delta.kernel.ops.stream_commits import FileRun
-from pyspark_delta.kernel.ops.stream_definitions import StreamDefinition
-from pyspark_delta.kernel.ops.stream_run import StreamRun, StreamSettings
+from pyspark_delta.kernel.ops.changes.commits import FileRun
+from pyspark_delta.kernel.ops.changes.definitions import StreamDefinition
+from pyspark_delta.kernel.ops.stream.changes import StreamSettings
+from pyspark_delta.kernel.ops.stream.run import StreamRun
 from tests.support.log_builder import LogBuilder, metadata
 
 TABLE_ID = metadata().id

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata
 from pyspark_delta.kernel.protocol.column_mapping import (
@@ -46,12 +46,13 @@ from pyspark_delta.kernel.protocol.types import (
     DecimalType,
     StructType,
 )
-from pyspark_delta.kernel.scan.arrow_types import arrow_type, field_with_ids, kernel_schema
+from pyspark_delta.kernel.scan.arrow.types import arrow_type, field_with_ids, kernel_type
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.uris import decode_path, encode_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.hooks import HookRunner, InlineRunner
+from pyspark_delta.kernel.txn.hooks import HookRunner
+from tests.support.hooks import InlineRunner
 
 
 def table_log(
@@ -75,7 +76,7 @@ def create_table(
 ) -> DeltaLog:
     """An empty table at version 0."""
     log = log or table_log(path)
-    columns = schema if isinstance(schema, StructType) else kernel_schema(schema)
+    columns = schema if isinstance(schema, StructType) else kernel_type(pa.struct(list(schema)))
     transaction = log.start_transaction()
     transaction.update_metadata(
         Metadata(

@@ -13,8 +13,9 @@ from pyspark_delta.kernel.protocol.types import INTEGER, LONG, STRING, StructFie
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.hooks import HookRunner, InlineRunner
+from pyspark_delta.kernel.txn.hooks import HookRunner
 from tests.support.clock import FrozenClock
+from tests.support.hooks import InlineRunner
 
 TABLE = "tä ble 100%"
 NO_HOOKS = InlineRunner(())

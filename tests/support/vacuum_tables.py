@@ -7,17 +7,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from uuid import uuid4
 
-from pyspark_delta.kernel.ops.vacuum import VacuumOptions, VacuumResult, run_vacuum
-from pyspark_delta.kernel.ops.vacuum_retention import VacuumRules
+from pyspark_delta.kernel.ops.vacuum.run import VacuumOptions, VacuumResult, VacuumRules, run_vacuum
 from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile, Protocol
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.uris import encode_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.hooks import InlineRunner
 from pyspark_delta.kernel.txn.vector_files import changed_vector, write_vectors
 from tests.support.clock import FrozenClock
+from tests.support.hooks import InlineRunner
 from tests.support.log_builder import SCHEMA, metadata
 
 ROWS = 100

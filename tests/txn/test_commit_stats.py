@@ -15,10 +15,10 @@ from pyspark_delta.kernel.protocol.actions import (
     SetTransaction,
 )
 from pyspark_delta.kernel.protocol.operations import Operation
-from pyspark_delta.kernel.storage.faulty import Fault, FaultRule, FaultStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.txn.commit_stats import LOGGER
 from tests.support.clock import FrozenClock
+from tests.support.faulty import Fault, FaultRule, FaultStore
 from tests.support.transactions import TABLE, add, memory_log, metadata, new_table, remove
 
 # What any record of the standard library has, and what a formatter may add to it.

@@ -22,18 +22,18 @@ from pyspark_delta.errors import (
 )
 from pyspark_delta.kernel.protocol.actions import AddFile, CommitInfo
 from pyspark_delta.kernel.storage.base import LogStore
-from pyspark_delta.kernel.storage.faulty import (
+from pyspark_delta.kernel.storage.local import LocalStore
+from pyspark_delta.kernel.storage.memory import MemoryStore
+from pyspark_delta.kernel.txn.commit import Beaten, Committed, FileSystemCommitter
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from tests.support.faulty import (
     Crashed,
     Fault,
     FaultRule,
     FaultStore,
     SeededSchedule,
 )
-from pyspark_delta.kernel.storage.local import LocalStore
-from pyspark_delta.kernel.storage.memory import MemoryStore
-from pyspark_delta.kernel.txn.committer import Beaten, Committed, FileSystemCommitter
-from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from tests.support.transactions import (
     NO_HOOKS,
     TABLE,

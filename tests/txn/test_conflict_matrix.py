@@ -28,7 +28,7 @@ from pyspark_delta.kernel.protocol.actions import (
     SetTransaction,
 )
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded
-from pyspark_delta.kernel.scan.predicate_sql import parse_predicate
+from pyspark_delta.kernel.scan.predicates.sql import parse_predicate
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from tests.support.transactions import add, live_paths, metadata, new_table, remove, vector
 

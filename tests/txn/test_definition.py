@@ -27,7 +27,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.storage import MemoryStore
+from pyspark_delta.kernel.storage.memory import MemoryStore
 from tests.support.log_builder import LogBuilder, add, metadata
 
 

@@ -12,8 +12,9 @@ from pyspark_delta.errors import StorageError, TableNotFoundError
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.txn import delta_log
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.hooks import InlineRunner, flush_hooks
+from pyspark_delta.kernel.txn.hooks import shared_runner
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from tests.support.hooks import InlineRunner
 from tests.support.transactions import add, live_paths, metadata, new_table
 
 
@@ -36,7 +37,7 @@ def test_a_table_is_made_and_found_again(table_path: Path) -> None:
     log = DeltaLog.for_table(table_path, fsync=False)
     new_table("part", actions=[add("part=1/a")], log=log)
     assert log.table_exists
-    assert flush_hooks(30)
+    assert shared_runner().flush(30)
     DeltaLog.clear_cache()
     again = DeltaLog.for_table(str(table_path), fsync=False)
     assert again is not log
@@ -92,7 +93,7 @@ def test_a_function_gets_a_transaction_of_its_own(table_path: Path) -> None:
 
 def test_a_transaction_starts_at_the_newest_version_whoever_made_it(table_path: Path) -> None:
     log = new_table(log=DeltaLog.for_table(table_path, fsync=False))
-    assert flush_hooks(30)
+    assert shared_runner().flush(30)
     DeltaLog.clear_cache()
     other = DeltaLog.for_table(table_path, fsync=False)
     other.start_transaction().commit([add("a")], "WRITE")
@@ -101,7 +102,7 @@ def test_a_transaction_starts_at_the_newest_version_whoever_made_it(table_path: 
 
 def test_a_table_that_was_made_anew_is_seen_as_such(table_path: Path) -> None:
     log = new_table(actions=[add("a")], log=DeltaLog.for_table(table_path, fsync=False))
-    assert flush_hooks(30)
+    assert shared_runner().flush(30)
     for file in (table_path / "_delta_log").iterdir():
         file.unlink()
     assert log.start_transaction().read_version == -1

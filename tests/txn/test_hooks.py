@@ -14,19 +14,19 @@ import pytest
 
 from pyspark_delta.kernel.log.checksum import VersionChecksum, read_checksum, write_checksum
 from pyspark_delta.kernel.log.last_checkpoint import read_last_checkpoint
-from pyspark_delta.kernel.storage.faulty import Fault, FaultRule, FaultStore
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.hooks import (
-    BackgroundRunner,
     CommitEvent,
     Hook,
-    InlineRunner,
+    HookRunner,
     compaction_hook,
     default_hooks,
 )
 from tests.support.clock import START_MS, FrozenClock
+from tests.support.faulty import Fault, FaultRule, FaultStore
+from tests.support.hooks import InlineRunner
 from tests.support.transactions import (
     TABLE,
     add,
@@ -235,7 +235,7 @@ def test_a_checkpoint_keeps_the_files_that_were_removed_lately() -> None:
 
 
 def test_hooks_in_the_background_do_the_same() -> None:
-    log = new_table(log=memory_log(hooks=BackgroundRunner()))
+    log = new_table(log=memory_log(hooks=HookRunner()))
     append(log, 25)
     assert log.wait_for_hooks(30)
     assert names(log, ".crc") == list(range(26))
@@ -251,7 +251,7 @@ def test_a_commit_does_not_wait_for_its_hooks() -> None:
         release.wait(30)
         seen.append(event.version)
 
-    runner = BackgroundRunner((Hook("slow", lambda event: True, wait),))
+    runner = HookRunner((Hook("slow", lambda event: True, wait),))
     log = new_table(log=memory_log(hooks=runner))
     append(log, 5)
     assert seen == []
@@ -270,7 +270,7 @@ def test_a_commit_waits_for_its_own_hooks_where_the_log_says_so() -> None:
             release.wait(30)
         seen.append(event.version)
 
-    runner = BackgroundRunner((Hook("slow", lambda event: True, wait),))
+    runner = HookRunner((Hook("slow", lambda event: True, wait),))
     log = memory_log(hooks=runner)
     log.hook_seconds = 30
     new_table(log=log)
@@ -290,7 +290,7 @@ def test_a_hook_that_commits_does_not_wait_for_itself() -> None:
         if event.version == 1:
             append(log, 1)
 
-    runner = BackgroundRunner((Hook("committing", lambda event: True, commit),))
+    runner = HookRunner((Hook("committing", lambda event: True, commit),))
     log = memory_log(hooks=runner)
     log.hook_seconds = 3600
     new_table(log=log)
@@ -309,7 +309,7 @@ def test_only_the_newest_of_several_waiting_checkpoints_is_written() -> None:
     def note(event: CommitEvent) -> None:
         seen.append(event.version)
 
-    runner = BackgroundRunner(
+    runner = HookRunner(
         (
             Hook("slow", lambda event: event.version == 0, wait),
             Hook("checkpoint", lambda event: event.version % 2 == 0, note, newest_only=True),
@@ -336,7 +336,7 @@ def test_what_follows_a_checkpoint_does_not_wait_for_a_quiet_moment() -> None:
     def clean(event: CommitEvent) -> None:
         seen.append(("clean-up", event.version))
 
-    runner = BackgroundRunner(
+    runner = HookRunner(
         (
             Hook("checkpoint", lambda event: event.version > 0, checkpoint, newest_only=True),
             Hook("log clean-up", lambda event: event.version > 0, clean, newest_only=True),
@@ -352,7 +352,7 @@ def test_what_follows_a_checkpoint_does_not_wait_for_a_quiet_moment() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_has_hooks_of_its_own(table_path: Path) -> None:
-    runner = BackgroundRunner()
+    runner = HookRunner()
     log = new_table(log=memory_log(LocalStore(table_path, fsync=False), hooks=runner))
     append(log, 3)
     assert log.wait_for_hooks(30)

@@ -15,8 +15,8 @@ from pyspark_delta.errors import (
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, SetTransaction
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.kernel.txn.hooks import InlineRunner
-from pyspark_delta.kernel.txn.large_commit import ACTIONS_AT_ONCE
+from pyspark_delta.kernel.txn.prepare import ACTIONS_AT_ONCE
+from tests.support.hooks import InlineRunner
 from tests.support.transactions import (
     add,
     live_paths,

@@ -29,9 +29,9 @@ from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import LONG, STRING, StructField, StructType
 from pyspark_delta.kernel.storage.base import LogStore
-from pyspark_delta.kernel.txn.commit import CommitSettings
-from pyspark_delta.kernel.txn.committer import (
+from pyspark_delta.kernel.txn.commit import (
     Beaten,
+    CommitSettings,
     Committed,
     Committer,
     FileSystemCommitter,

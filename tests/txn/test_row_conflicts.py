@@ -11,23 +11,24 @@ from pathlib import Path
 import pytest
 
 from pyspark_delta.errors import (
+    CommitStateUnknownError,
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
+    InvalidActionsError,
 )
-from pyspark_delta.errors.table import CommitStateUnknownError, InvalidActionsError
 from pyspark_delta.kernel.machine import random_uuid
-from pyspark_delta.kernel.ops.row_vectors import changed_vector, with_vector, write_vectors
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, CommitInfo, RemoveFile
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector, inline_descriptor
-from pyspark_delta.kernel.scan.predicate_sql import parse_predicate
-from pyspark_delta.kernel.scan.predicates import Predicate
-from pyspark_delta.kernel.storage.faulty import Fault, FaultRule, FaultStore
+from pyspark_delta.kernel.scan.predicates.sql import parse_predicate
+from pyspark_delta.kernel.scan.predicates.tree import Predicate
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
-from pyspark_delta.kernel.txn.committer import FileSystemCommitter
+from pyspark_delta.kernel.txn.commit import FileSystemCommitter
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from pyspark_delta.kernel.txn.vector_files import changed_vector, with_vector, write_vectors
+from tests.support.faulty import Fault, FaultRule, FaultStore
 from tests.support.interleaving import InterruptibleCommitter
 from tests.support.row_commands import deleted_rows, live_file, rows_out, vector_files
 from tests.support.transactions import (

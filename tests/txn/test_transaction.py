@@ -10,8 +10,8 @@ from pyspark_delta.kernel.protocol.column_mapping import PHYSICAL_NAME_KEY
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import LONG, TIMESTAMP, StructField, StructType
 from pyspark_delta.kernel.scan.plan import plan_scan
-from pyspark_delta.kernel.scan.predicate_sql import parse_leniently, parse_predicate
-from pyspark_delta.kernel.scan.predicates import TRUE
+from pyspark_delta.kernel.scan.predicates.sql import parse_predicate
+from pyspark_delta.kernel.scan.predicates.tree import TRUE, Unknown, conjunction
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from tests.support.transactions import add, memory_log, metadata, new_table, remove
 
@@ -43,7 +43,7 @@ def test_a_read_keeps_its_whole_predicate() -> None:
     transaction = new_table("part", actions=[add("part=1/a")]).start_transaction()
     transaction.filter_files(parse_predicate("part = 1 AND id > 5"))
     transaction.filter_files(parse_predicate("part = 1 OR id > 5"))
-    transaction.filter_files(parse_leniently("rand() > 0.5 AND part = 2"))
+    transaction.filter_files(conjunction([Unknown("rand() > 0.5"), parse_predicate("part = 2")]))
     transaction.filter_files()
     first, second, third, fourth = transaction.reads.predicates
     assert first.to_sql() == "part = 1 AND id > 5"

@@ -1,7 +1,7 @@
-"""The machine's clock and fresh ids: defaults of arguments, and the only place that asks for them.
+"""The system clock, random ids, and the user's directory of caches: defaults of arguments.
 
-Whoever decides something takes a clock or a source of ids as an argument, so that a test can
-replay it; these two stand in where a caller gives none.
+Functions that need one of them take it as an argument, so that a test can replay them.  No other
+module reads the clock or the environment, or makes ids.
 
 >>> len(random_uuid()), system_now_ms() > 0
 (36, True)
@@ -9,7 +9,9 @@ replay it; these two stand in where a caller gives none.
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 from uuid import uuid4
 
 
@@ -19,5 +21,14 @@ def system_now_ms() -> int:
 
 
 def random_uuid() -> str:
-    """A fresh id."""
+    """A new random UUID."""
     return str(uuid4())
+
+
+def cache_directory() -> Path | None:
+    """Where this user's caches are; None if the user has no home directory."""
+    known = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(known) if known else Path.home() / ".cache") / "pyspark_delta"
+    except RuntimeError:
+        return None

@@ -20,7 +20,7 @@ from pyspark_delta.actions import (
     SetTransaction,
     SingleAction,
 )
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.protocol import actions as inner
 from pyspark_delta.kernel.protocol.log_schema import tree_string
 from pyspark_delta.kernel.protocol.types import StructType

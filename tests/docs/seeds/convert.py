@@ -17,12 +17,15 @@ from pyspark.sql import Row, SparkSession
 from pyspark_delta import ConvertToDeltaCommand, DeltaLog, DeltaTable
 from pyspark_delta.actions import AddFile, CommitInfo, Metadata
 from pyspark_delta.errors import DeltaError
-from pyspark_delta.kernel.log.frames import add_files
+from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.protocol.types import INTEGER, LONG, STRING, StructField, StructType
-from pyspark_delta.spark.commands.convert_target import ConvertTargetTable, resolve_convert_target
-from pyspark_delta.spark.convert.footers import SCHEMA_BATCH, STATS_BATCH
-from pyspark_delta.spark.convert.manifest import list_files
-from pyspark_delta.spark.recorded_stats import STATS_CONF
+from pyspark_delta.spark.conf.setting_table import (
+    CONVERT_SCHEMA_BATCH,
+    CONVERT_STATS_BATCH,
+    STATS_COLLECT,
+)
+from pyspark_delta.spark.convert.files import list_files
+from pyspark_delta.spark.convert.target import ConvertTargetTable, resolve_convert_target
 from tests.docs.seeds.claims import Claims
 from tests.support.parquet_tables import save_parquet
 from tests.support.spark_tables import conf
@@ -54,7 +57,8 @@ class Conversions:
             save_parquet(data, path, "p")
         first, second, plain = paths
         # One file to a batch: what the schema is put together of comes in two parts.
-        with conf(spark, **{key.replace(".", "__"): "1" for key in (SCHEMA_BATCH, STATS_BATCH)}):
+        batches = (CONVERT_SCHEMA_BATCH, CONVERT_STATS_BATCH)
+        with conf(spark, **{row.key.replace(".", "__"): "1" for row in batches}):
             returned = ConvertToDeltaCommand(identifier(first), PARTITION_SCHEMA).run(spark)
         spark.sql(f"CONVERT TO DELTA {identifier(second)} NO STATISTICS PARTITIONED BY (p INT)")
         spark.sql(
@@ -106,7 +110,7 @@ def it_runs_with_a_session_and_gives_rows(made: Conversions) -> None:
     assert made.returned == []
 
 
-@CLAIMS.of("kernel.ops.convert.partition_values", 7, 139, 142)
+@CLAIMS.of("kernel.ops.convert.files.partition_values", 7, 139, 142)
 def a_partition_schema_of_another_size_is_refused_by_an_analysis_exception(
     made: Conversions,
 ) -> None:
@@ -125,7 +129,7 @@ def the_history_tells_whether_flag_and_setting_both_want_statistics(made: Conver
     command = ConvertToDeltaCommand(identifier(made.plain))
     target = resolve_convert_target(made.spark, ("parquet", str(made.plain)))
     for wanted, setting in (("true", "true"), ("false", "false")):
-        with conf(made.spark, **{STATS_CONF.replace(".", "__"): setting}):
+        with conf(made.spark, **{STATS_COLLECT.key.replace(".", "__"): setting}):
             operation = command.get_operation(made.spark, 2, target, "parquet")
         assert json.dumps(operation.parameters["collectStats"]) == wanted
     command.collect_stats = False
@@ -145,7 +149,7 @@ def it_is_made_of_an_identifier_a_partition_schema_a_flag_and_a_path(made: Conve
     assert (command.partition_schema, command.delta_path) == (None, None)
 
 
-@CLAIMS.of("spark.sql.convert", 20, 22)
+@CLAIMS.of("spark.sql.statements.clone", 20, 22)
 def a_statement_makes_one(made: Conversions) -> None:
     assert DeltaLog.for_table(made.by_sql).snapshot.num_files == 2
 
@@ -160,20 +164,20 @@ def the_api_always_collects_statistics(made: Conversions) -> None:
     assert made.api_parameters["collectStats"] == "true"
 
 
-@CLAIMS.of("spark.sql.convert", 30)
+@CLAIMS.of("spark.sql.statements.clone", 30)
 def the_statement_does_unless_it_says_no_statistics(made: Conversions) -> None:
     assert made.parameters(made.by_sql)["collectStats"] is False
     assert [file.stats for file in files(made.by_sql)] == [None, None]
 
 
-@CLAIMS.of("spark.commands.convert_target.resolve_convert_target", 43)
+@CLAIMS.of("spark.convert.target.resolve_convert_target", 43)
 def the_identifier_is_resolved_in_the_session(made: Conversions) -> None:
     target = resolve_convert_target(made.spark, ("parquet", str(made.plain)))
     assert (target.provider, target.target_dir) == ("parquet", str(made.plain))
     assert target.catalog_table is None
 
 
-@CLAIMS.of("spark.commands.convert_target.target_table", 45, 48)
+@CLAIMS.of("spark.convert.target.target_table", 45, 48)
 def another_provider_is_refused_by_an_analysis_exception(made: Conversions) -> None:
     with pytest.raises(AnalysisException) as refused:
         made.spark.sql(f"CONVERT TO DELTA json.`{made.plain}`")
@@ -182,7 +186,7 @@ def another_provider_is_refused_by_an_analysis_exception(made: Conversions) -> N
     )
 
 
-@CLAIMS.of("spark.commands.convert.ALREADY_DELTA", 51, 54)
+@CLAIMS.of("spark.convert.command.ALREADY_DELTA", 51, 54)
 def of_a_delta_table_it_prints_that_it_is_one(made: Conversions) -> None:
     assert printed(made, f"delta.`{made.by_command}`") == ALREADY
 
@@ -206,7 +210,7 @@ def perform_convert_takes_the_session_the_transaction_and_the_target(made: Conve
     assert parameters_of(ConvertToDeltaCommand.perform_convert)[:3] == ["spark", "txn", "target"]
 
 
-@CLAIMS.of("spark.convert.manifest.list_files", 74)
+@CLAIMS.of("spark.convert.files.list_files", 74)
 def a_directory_that_does_not_exist_is_refused(made: Conversions) -> None:
     with pytest.raises(DeltaError) as refused:
         ConvertToDeltaCommand(identifier(made.plain / "nowhere")).run(made.spark)
@@ -220,7 +224,7 @@ def the_log_directory_is_made(made: Conversions) -> None:
     txn.delta_log.ensure_log_directory_exist()  # once more does no harm
 
 
-@CLAIMS.of("spark.convert.manifest.FileManifest", 78, 81, 84)
+@CLAIMS.of("spark.convert.files.FileManifest", 78, 81, 84)
 def files_are_listed_through_all_directories_once_and_kept(made: Conversions) -> None:
     with list_files(made.spark, str(made.plain)) as manifest:
         assert manifest.num_files == 2
@@ -229,9 +233,9 @@ def files_are_listed_through_all_directories_once_and_kept(made: Conversions) ->
             assert sorted(path.split("/")[0] for path in listed) == ["p=0", "p=1"]
 
 
-@CLAIMS.of("spark.convert.footers.SCHEMA_BATCH", 87)
+@CLAIMS.of("spark.conf.setting_table.CONVERT_SCHEMA_BATCH", 87)
 def the_schema_is_put_together_of_batches_of_so_many_files(made: Conversions) -> None:
-    assert SCHEMA_BATCH == "spark.databricks.delta.import.batchSize.schemaInference"
+    assert CONVERT_SCHEMA_BATCH.key == "spark.databricks.delta.import.batchSize.schemaInference"
     # The conversion by the command had one file to a batch.
     assert DeltaLog.for_table(made.by_command).snapshot.metadata.data_schema.names == ("id", "s")
 
@@ -259,9 +263,9 @@ def the_transaction_commits_it(made: Conversions) -> None:
     assert [type(action) for action in actions[:2]] == [CommitInfo, Metadata]
 
 
-@CLAIMS.of("spark.convert.footers.STATS_BATCH", 96)
+@CLAIMS.of("spark.conf.setting_table.CONVERT_STATS_BATCH", 96)
 def statistics_come_in_batches_and_every_file_has_its_action(made: Conversions) -> None:
-    assert STATS_BATCH == "spark.databricks.delta.import.batchSize.statsCollection"
+    assert CONVERT_STATS_BATCH.key == "spark.databricks.delta.import.batchSize.statsCollection"
     assert [file.num_records for file in files(made.by_command)] == [2, 2]
     assert {file.partition_values["p"] for file in files(made.by_command)} == {"0", "1"}
     uri = DeltaLog.for_table(made.by_command).data_path
@@ -363,9 +367,9 @@ def the_target_table_is_found_for_the_run(made: Conversions) -> None:
 @CLAIMS.of("ConvertToDeltaCommand.stats_enabled", 236, 239, 242, 248, 250)
 def the_setting_for_statistics_holds_for_actions_and_operation(made: Conversions) -> None:
     command = ConvertToDeltaCommand(identifier(made.plain))
-    assert STATS_CONF == "spark.databricks.delta.stats.collect"
+    assert STATS_COLLECT.key == "spark.databricks.delta.stats.collect"
     assert command.stats_enabled(made.spark)
-    with conf(made.spark, **{STATS_CONF.replace(".", "__"): "false"}):
+    with conf(made.spark, **{STATS_COLLECT.key.replace(".", "__"): "false"}):
         assert not command.stats_enabled(made.spark)
 
 

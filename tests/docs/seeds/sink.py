@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_delta import DeltaLog, DeltaOptions, DeltaSink
 from pyspark_delta.actions import Action, AddFile, CommitInfo, RemoveFile, SetTransaction
 from pyspark_delta.errors import DeltaError
-from pyspark_delta.spark.jvm.stream_writer import BatchSink
+from pyspark_delta.spark.jvm.streaming import BatchSink
 from pyspark_delta.spark.streaming import sink as inner
 from tests.docs.seeds.claims import Claims
 from tests.support.feeds import Feed, run
@@ -91,7 +91,7 @@ def it_is_made_of_a_context_a_path_partition_columns_a_mode_and_options(made: St
     assert sink.can_merge_schema
 
 
-@CLAIMS.of("spark.streaming.stream_writes", 15, 17)
+@CLAIMS.of("spark.session.door.DeltaDoor.sink", 15, 17)
 def a_stream_written_in_the_format_makes_one(made: Streams) -> None:
     progress = made.query.lastProgress
     assert progress is not None
@@ -125,7 +125,7 @@ def it_counts_files_that_are_added_and_removed(made: Streams) -> None:
     assert inner._METRICS["numRemovedFiles"][0] == "number of files removed"
 
 
-@CLAIMS.of("spark.jvm.stream_writer.running_query_id", 52)
+@CLAIMS.of("spark.jvm.streaming.running_query_id", 52)
 def a_batch_outside_of_a_query_is_refused(made: Streams) -> None:
     with pytest.raises(DeltaError) as refused:
         made.sink().add_batch(0, made.spark.range(1))
@@ -144,7 +144,7 @@ def the_first_batch_gives_the_table_its_schema(made: Streams) -> None:
     assert DeltaLog.for_table(made.path).snapshot_at(0).schema.names == ("id",)
 
 
-@CLAIMS.of("spark.commands.replaced_rows.whole_table", 58)
+@CLAIMS.of("spark.write.overwrite.whole_table", 58)
 def in_complete_mode_all_files_go(made: Streams) -> None:
     added = [a for a in made.commit(made.counts, 0) if isinstance(a, AddFile)]
     removed = [a for a in made.commit(made.counts, 1) if isinstance(a, RemoveFile)]
@@ -152,13 +152,13 @@ def in_complete_mode_all_files_go(made: Streams) -> None:
     assert not any(isinstance(action, RemoveFile) for action in made.commit(made.path, 1))
 
 
-@CLAIMS.of("spark.streaming.batch_rows.BatchRows.stage", 60)
+@CLAIMS.of("spark.streaming.sink.BatchRows.stage", 60)
 def the_rows_of_a_batch_become_files(made: Streams) -> None:
     (file,) = [action for action in made.commit(made.path, 1) if isinstance(action, AddFile)]
     assert (file.num_records, (made.path / file.path).stat().st_size) == (1, file.size)
 
 
-@CLAIMS.of("spark.jvm.sql_metrics.PlanMetrics", 62)
+@CLAIMS.of("spark.jvm.write.file_writer.PlanMetrics", 62)
 def the_counts_are_in_the_commit(made: Streams) -> None:
     info = made.commit(made.counts, 1)[0]
     assert isinstance(info, CommitInfo)
@@ -181,7 +181,7 @@ def its_text_has_the_path(made: Streams) -> None:
     assert str(made.sink()) == f"DeltaSink[{made.path}]"
 
 
-@CLAIMS.of("spark.commands.write_definition.define_table", 80)
+@CLAIMS.of("spark.write.schema.define_table", 80)
 def it_changes_the_metadata_by_itself_where_options_allow(made: Streams) -> None:
     assert (made.sink().can_merge_schema, made.sink().can_overwrite_schema) == (False, False)
 

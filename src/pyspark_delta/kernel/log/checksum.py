@@ -1,7 +1,7 @@
-"""Version checksums: what a version comes to, in a `.crc` file beside its commit.
+"""Version checksums: the totals of a version, in a `.crc` file beside its commit.
 
-A checksum spares a reader the replay for protocol and metadata, and shows a log that lost a file.
-It is optional: whatever cannot be read as one counts as absent, and an existing one is never
+A checksum spares a reader the replay for protocol and metadata, and reveals a log that lost a
+file.  It is optional: one that cannot be parsed counts as absent, and an existing one is never
 replaced.  PROTOCOL.md, "Version Checksum File".
 
 >>> parse_checksum(b"{}") is None
@@ -11,15 +11,14 @@ True
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.errors.storage import FileAlreadyExistsError, StorageError
+from pyspark_delta.errors import FileAlreadyExistsError, StorageError
 from pyspark_delta.kernel.log.checksum_histogram import (
     EMPTY_DELETED_RECORDS,
     EMPTY_FILE_SIZES,
@@ -28,13 +27,13 @@ from pyspark_delta.kernel.log.checksum_histogram import (
     deleted_records_histogram,
     file_size_histogram,
 )
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA, add_files, file_key
+from pyspark_delta.kernel.log.frames.file_actions import ADD_SCHEMA, action_key, add_files
+from pyspark_delta.kernel.log.replay import TableState
 from pyspark_delta.kernel.protocol.actions import (
     Action,
     AddFile,
     CommitInfo,
     DomainMetadata,
-    FileAction,
     Metadata,
     Protocol,
     RemoveFile,
@@ -51,7 +50,7 @@ from pyspark_delta.kernel.protocol.codec import (
     text,
     write_record,
 )
-from pyspark_delta.kernel.protocol.features import asks_the_same
+from pyspark_delta.kernel.protocol.features import is_same_protocol
 from pyspark_delta.kernel.protocol.paths import checksum_path
 from pyspark_delta.kernel.protocol.properties import TRANSACTION_RETENTION, property_value
 from pyspark_delta.kernel.storage.base import LogStore
@@ -61,7 +60,7 @@ MOST_TRANSACTIONS = 100
 MOST_DOMAINS = 10
 MOST_FILES = 50
 
-# Operations that add files again which are live already: the sums cannot be told from the actions.
+# Operations that add live files again: the totals cannot be computed from their actions.
 _READDING_OPERATIONS = frozenset(
     {
         "COMPUTE STATS",
@@ -73,7 +72,6 @@ _READDING_OPERATIONS = frozenset(
     }
 )
 _LARGEST_BYTES = 1 << 28
-_PLAIN_PATH = re.compile(r"[\w=.-][\w=./ -]*")
 _Item = TypeVar("_Item", bound=Record)
 
 
@@ -99,7 +97,7 @@ def _write_records(records: tuple[Record, ...]) -> list[Json]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChecksum(Record):
-    """The sums of one version.  None: the writer did not say, never "none of it"."""
+    """The totals of one version.  None means that the writer left the field out, never zero."""
 
     FIELDS: ClassVar = (
         Field("txnId", "txn_id", text),
@@ -141,6 +139,22 @@ class VersionChecksum(Record):
     all_files: tuple[AddFile, ...] | None = None
     extra: Json = field(default_factory=dict, repr=False, hash=False)
 
+    @property
+    def state(self) -> TableState:
+        """The state apart from files, as far as the checksum holds it."""
+        return TableState(
+            protocol=self.protocol,
+            metadata=self.metadata,
+            transactions={txn.app_id: txn for txn in self.set_transactions or ()},
+            domains={domain.domain: domain for domain in self.domain_metadata or ()},
+        )
+
+    @property
+    def whole_state(self) -> TableState | None:
+        """The state apart from files; None unless the checksum holds all of it."""
+        parts = (self.protocol, self.metadata, self.set_transactions, self.domain_metadata)
+        return None if any(part is None for part in parts) else self.state
+
 
 def read_checksum(store: LogStore, version: int) -> VersionChecksum | None:
     """The checksum of `version`, or None when there is none that can be read."""
@@ -152,7 +166,7 @@ def read_checksum(store: LogStore, version: int) -> VersionChecksum | None:
 
 
 def write_checksum(store: LogStore, version: int, checksum: VersionChecksum) -> bool:
-    """Write the checksum unless there is one; whether it was written."""
+    """Write the checksum unless there is one, and return whether it was written."""
     try:
         store.create(checksum_path(version), format_checksum(checksum).encode())
     except FileAlreadyExistsError:
@@ -161,7 +175,7 @@ def write_checksum(store: LogStore, version: int, checksum: VersionChecksum) -> 
 
 
 def parse_checksum(data: bytes) -> VersionChecksum | None:
-    """The checksum that `data` spells; None for anything else."""
+    """The checksum in `data`; None if it cannot be parsed as one."""
     if len(data) > _LARGEST_BYTES:
         return None
     try:
@@ -195,21 +209,20 @@ def checksum_of(
     short list of files becomes part of the checksum.
     """
     sizes = files.column("size")
-    has_vectors = _has_vectors(protocol)
-    cardinalities = _cardinalities(files) if has_vectors else None
-    kept_transactions = _kept(tuple(transactions), MOST_TRANSACTIONS)
-    if forgets_transactions(metadata):
-        kept_transactions = None
+    vectors = files.column("deletionVector") if _has_vectors(protocol) else None
+    cardinalities = (
+        None if vectors is None else pc.fill_null(pc.struct_field(vectors, "cardinality"), 0)
+    )
     complete = set(ADD_SCHEMA.names) <= set(files.schema.names)
     return VersionChecksum(
         txn_id=txn_id,
         table_size_bytes=pc.sum(sizes).as_py() or 0,
         num_files=files.num_rows,
         num_deleted_records=None if cardinalities is None else pc.sum(cardinalities).as_py() or 0,
-        num_deletion_vectors=_num_vectors(files) if has_vectors else None,
+        num_deletion_vectors=None if vectors is None else len(vectors) - vectors.null_count,
         in_commit_timestamp=in_commit_timestamp,
-        set_transactions=kept_transactions,
-        domain_metadata=_kept(tuple(d for d in domains if not d.removed), MOST_DOMAINS),
+        set_transactions=_kept_transactions(transactions, metadata),
+        domain_metadata=_kept((d for d in domains if not d.removed), MOST_DOMAINS),
         metadata=metadata,
         protocol=protocol,
         file_size_histogram=file_size_histogram(sizes),
@@ -234,94 +247,94 @@ def advance_checksum(
     operation: str | None = None,
     txn_id: str | None = None,
 ) -> VersionChecksum | None:
-    """The checksum after one more commit; None when the actions alone cannot tell it.
+    """The checksum after one more commit; None when it cannot be computed from the actions.
 
     `previous` is the checksum of the version before, None before version 0.  `others` are the
     commit's actions that are not about files, commitInfo among them.
     """
     added, removed, other = tuple(adds), tuple(removes), tuple(others)
-    base = _BEFORE_THE_FIRST if previous is None else previous
+    base = _EMPTY if previous is None else previous
     if base.num_files and _may_add_again(added, removed, operation):
         return None
-    keys = [_key(action, root_uri) for action in (*added, *removed)]
-    if len(set(keys)) != len(keys) or any(remove.size is None for remove in removed):
+    added_keys = [action_key(add, root_uri) for add in added]
+    removed_keys = [action_key(remove, root_uri) for remove in removed]
+    is_distinct = len({*added_keys, *removed_keys}) == len(added) + len(removed)
+    if not is_distinct or any(remove.size is None for remove in removed):
         return None
-    if not _fits(base, keys[: len(added)], keys[len(added) :], root_uri):
+    if not _fits(base, added_keys, removed_keys, root_uri):
         return None
-    metadata = _newest(other, Metadata) or base.metadata
-    protocol = _newest(other, Protocol) or base.protocol
-    if metadata is None or protocol is None:
+    state = base.state.apply(other)
+    if state.metadata is None or state.protocol is None:
         return None
-    info = _newest(other, CommitInfo)
-    sums = _advanced_sums(base, added, removed, protocol)
+    info = next((action for action in reversed(other) if isinstance(action, CommitInfo)), None)
+    sums = _advanced_sums(base, added, removed, state.protocol)
     if sums is None:
         return None
+    if base.set_transactions is None:
+        transactions = None
+    else:
+        transactions = _kept_transactions(state.transactions.values(), state.metadata)
+    if base.domain_metadata is None:
+        domains = None
+    else:
+        domains = _kept(state.live_domains.values(), MOST_DOMAINS)
     return replace(
         sums,
         txn_id=txn_id,
         num_metadata=1,
         num_protocol=1,
         in_commit_timestamp=None if info is None else info.in_commit_timestamp,
-        set_transactions=_advanced_transactions(base, other, metadata),
-        domain_metadata=_advanced_domains(base, other),
-        metadata=metadata,
-        protocol=protocol,
-        all_files=_advanced_files(base, sums, added, keys[len(added) :], root_uri),
+        set_transactions=transactions,
+        domain_metadata=domains,
+        metadata=state.metadata,
+        protocol=state.protocol,
+        all_files=_advanced_files(base, sums, added, removed_keys, root_uri),
         extra={},
     )
 
 
 def mismatches(checksum: VersionChecksum, actual: VersionChecksum) -> list[str]:
-    """How a checksum differs from what replay found, a line for each; what one of them does not
-    say is not compared.
+    """The differences between a checksum and the replayed state, a line for each; fields that one
+    of them lacks are not compared.
     """
-    found = []
-    for name in _COMPARED:
-        said, is_now = getattr(checksum, name), getattr(actual, name)
-        if said is None or is_now is None:
+    lines = []
+    for f in VersionChecksum.FIELDS:
+        recorded, replayed = getattr(checksum, f.attribute), getattr(actual, f.attribute)
+        if f.attribute in _NOT_COMPARED or recorded is None or replayed is None:
             continue
-        if name == "file_size_histogram" and said.boundaries != is_now.boundaries:
+        if isinstance(recorded, FileSizeHistogram) and recorded.boundaries != replayed.boundaries:
             continue  # two writers may choose other bins
-        if not is_same(said, is_now):
-            shown = isinstance(said, int)
-            detail = f": {said} in the checksum, {is_now} in the log" if shown else " differs"
-            found.append(f"{_KEYS[name]}{detail}")
-    return found
+        if is_same(recorded, replayed):
+            continue
+        is_number = isinstance(recorded, int)
+        detail = f": {recorded} in the checksum, {replayed} in the log" if is_number else " differs"
+        lines.append(f"{f.key}{detail}")
+    return lines
 
 
-_COMPARED = (
-    "table_size_bytes",
-    "num_files",
-    "num_metadata",
-    "num_protocol",
-    "num_deleted_records",
-    "num_deletion_vectors",
-    "protocol",
-    "metadata",
-    "set_transactions",
-    "domain_metadata",
-    "file_size_histogram",
-    "deleted_records_histogram",
-)
-_KEYS: Mapping[str, str] = {f.attribute: f.key for f in VersionChecksum.FIELDS}
-_BEFORE_THE_FIRST = VersionChecksum(
+_NOT_COMPARED = frozenset({"txn_id", "in_commit_timestamp", "all_files"})
+_EMPTY = VersionChecksum(
     table_size_bytes=0,
     num_files=0,
+    num_deleted_records=0,
+    num_deletion_vectors=0,
     set_transactions=(),
     domain_metadata=(),
+    file_size_histogram=EMPTY_FILE_SIZES,
+    deleted_records_histogram=EMPTY_DELETED_RECORDS,
     all_files=(),
 )
 
 
-def is_same(said: Any, is_now: Any) -> bool:
+def is_same(recorded: Any, replayed: Any) -> bool:
     """Whether two values mean the same; a writer need not know each field of an action."""
-    if isinstance(said, Protocol):
-        return asks_the_same(said, is_now)
-    if isinstance(said, Metadata):
-        return bool(replace(said, extra={}) == replace(is_now, extra={}))
-    if isinstance(said, tuple):  # the order carries no meaning
-        return sorted(map(_plain, said)) == sorted(map(_plain, is_now))
-    return bool(said == is_now)
+    if isinstance(recorded, Protocol):
+        return is_same_protocol(recorded, replayed)
+    if isinstance(recorded, Metadata):
+        return bool(replace(recorded, extra={}) == replace(replayed, extra={}))
+    if isinstance(recorded, tuple):  # the order carries no meaning
+        return sorted(map(_plain, recorded)) == sorted(map(_plain, replayed))
+    return bool(recorded == replayed)
 
 
 def _plain(action: SetTransaction | DomainMetadata) -> str:
@@ -333,30 +346,19 @@ def _has_vectors(protocol: Protocol) -> bool:
 
 
 def forgets_transactions(metadata: Metadata) -> bool:
-    """Whether transactions expire; which of them are live then depends on the clock."""
+    """Whether transactions expire, so that the live ones depend on the clock."""
     return property_value(metadata.configuration, TRANSACTION_RETENTION) is not None
 
 
-def _kept(items: tuple[_Item, ...], most: int) -> tuple[_Item, ...] | None:
-    return items if len(items) <= most else None
+def _kept(items: Iterable[_Item], most: int) -> tuple[_Item, ...] | None:
+    kept = tuple(items)
+    return kept if len(kept) <= most else None
 
 
-def _cardinalities(files: pa.Table) -> pa.ChunkedArray:
-    numbers = pc.struct_field(files.column("deletionVector"), "cardinality")
-    return pc.fill_null(numbers, 0)
-
-
-def _num_vectors(files: pa.Table) -> int:
-    column = files.column("deletionVector")
-    return len(column) - int(column.null_count)
-
-
-def _key(action: FileAction, root_uri: str) -> str:
-    assert isinstance(action, AddFile | RemoveFile)
-    vector = action.deletion_vector
-    if vector is None and _PLAIN_PATH.fullmatch(action.path):
-        return action.path  # what `file_key` gives, without its checks
-    return file_key(action.path, None if vector is None else vector.unique_id, root_uri)
+def _kept_transactions(
+    transactions: Iterable[SetTransaction], metadata: Metadata
+) -> tuple[SetTransaction, ...] | None:
+    return None if forgets_transactions(metadata) else _kept(transactions, MOST_TRANSACTIONS)
 
 
 def _may_add_again(
@@ -365,20 +367,16 @@ def _may_add_again(
     """Whether files that are live may be added again, with other statistics or row ids."""
     if operation in _READDING_OPERATIONS:
         return bool(added)
-    # No data changes and no file goes: then none can have come.
+    # Without data changes and removed files no file can be new.
     return not removed and not all(add.data_change for add in added)
 
 
 def _fits(base: VersionChecksum, added: list[str], removed: list[str], root_uri: str) -> bool:
-    """Whether what is added was not live and what is removed was, where all files are known."""
+    """Whether added files were not live and removed ones were, where all files are known."""
     if base.all_files is None:
         return True
-    live = {_key(add, root_uri) for add in base.all_files}
+    live = {action_key(add, root_uri) for add in base.all_files}
     return live.issuperset(removed) and live.isdisjoint(added)
-
-
-def _newest(actions: tuple[Action, ...], kind: type[_Item]) -> _Item | None:
-    return next((action for action in reversed(actions) if isinstance(action, kind)), None)
 
 
 def _cardinality(action: AddFile | RemoveFile) -> int:
@@ -392,13 +390,13 @@ def _advanced_sums(
     protocol: Protocol,
 ) -> VersionChecksum | None:
     """The counts and histograms after a commit; None when they come out below zero."""
-    came = [add.size for add in added]
-    went = [remove.size or 0 for remove in removed]
-    num_files = base.num_files + len(came) - len(went)
-    table_size_bytes = base.table_size_bytes + sum(came) - sum(went)
-    sizes = EMPTY_FILE_SIZES if base.num_files == 0 else base.file_size_histogram
+    added_sizes = [add.size for add in added]
+    removed_sizes = [remove.size or 0 for remove in removed]
+    num_files = base.num_files + len(added) - len(removed)
+    table_size_bytes = base.table_size_bytes + sum(added_sizes) - sum(removed_sizes)
+    sizes = (base if base.num_files else _EMPTY).file_size_histogram
     if sizes is not None:
-        sizes = sizes.change(added=came, removed=went)
+        sizes = sizes.change(added=added_sizes, removed=removed_sizes)
     if min(num_files, table_size_bytes) < 0 or not (sizes is None or sizes.is_possible):
         return None
     deleted, vectors, histogram = _advanced_vectors(base, added, removed, protocol)
@@ -421,43 +419,18 @@ def _advanced_vectors(
     removed: tuple[RemoveFile, ...],
     protocol: Protocol,
 ) -> tuple[int | None, int | None, DeletedRecordCountsHistogram | None]:
-    if not _has_vectors(protocol):
+    known = base if base.num_files else _EMPTY
+    deleted, vectors = known.num_deleted_records, known.num_deletion_vectors
+    if not _has_vectors(protocol) or deleted is None or vectors is None:
         return None, None, None
-    if base.num_files == 0:
-        deleted, vectors = 0, 0
-        histogram: DeletedRecordCountsHistogram | None = EMPTY_DELETED_RECORDS
-    elif base.num_deleted_records is None or base.num_deletion_vectors is None:
-        return None, None, None
-    else:
-        deleted, vectors = base.num_deleted_records, base.num_deletion_vectors
-        histogram = base.deleted_records_histogram
-    came = [_cardinality(add) for add in added]
-    went = [_cardinality(remove) for remove in removed]
+    added_rows = [_cardinality(add) for add in added]
+    removed_rows = [_cardinality(remove) for remove in removed]
     vectors += sum(add.deletion_vector is not None for add in added)
     vectors -= sum(remove.deletion_vector is not None for remove in removed)
+    histogram = known.deleted_records_histogram
     if histogram is not None:
-        histogram = histogram.change(added=came, removed=went)
-    return deleted + sum(came) - sum(went), vectors, histogram
-
-
-def _advanced_transactions(
-    base: VersionChecksum, others: tuple[Action, ...], metadata: Metadata
-) -> tuple[SetTransaction, ...] | None:
-    if base.set_transactions is None or forgets_transactions(metadata):
-        return None
-    live = {txn.app_id: txn for txn in base.set_transactions}
-    live |= {txn.app_id: txn for txn in others if isinstance(txn, SetTransaction)}
-    return _kept(tuple(live.values()), MOST_TRANSACTIONS)
-
-
-def _advanced_domains(
-    base: VersionChecksum, others: tuple[Action, ...]
-) -> tuple[DomainMetadata, ...] | None:
-    if base.domain_metadata is None:
-        return None
-    live = {domain.domain: domain for domain in base.domain_metadata}
-    live |= {domain.domain: domain for domain in others if isinstance(domain, DomainMetadata)}
-    return _kept(tuple(d for d in live.values() if not d.removed), MOST_DOMAINS)
+        histogram = histogram.change(added=added_rows, removed=removed_rows)
+    return deleted + sum(added_rows) - sum(removed_rows), vectors, histogram
 
 
 def _advanced_files(
@@ -472,11 +445,10 @@ def _advanced_files(
         return ()
     if base.all_files is None or sums.num_files > MOST_FILES:
         return None
-    live = {_key(add, root_uri): add for add in base.all_files}
+    live = {action_key(add, root_uri): add for add in base.all_files}
     for key in removed_keys:
         live.pop(key, None)
-    live |= {_key(add, root_uri): replace(add, data_change=False) for add in added}
+    live |= {action_key(add, root_uri): replace(add, data_change=False) for add in added}
     files = tuple(live.values())
-    matches = len(files) == sums.num_files
-    matches = matches and sum(add.size for add in files) == sums.table_size_bytes
-    return files if matches else None
+    totals = (len(files), sum(add.size for add in files))
+    return files if totals == (sums.num_files, sums.table_size_bytes) else None

@@ -1,7 +1,7 @@
-"""The histograms of a version checksum: how large files are, how many rows vectors delete.
+"""The histograms of a version checksum: sizes of files, and deleted rows per file.
 
-Values only: a histogram with a file more or less is a new one.  PROTOCOL.md, "File Size Histogram
-Schema"; the bins are those of delta-spark.
+Histograms are immutable: adding or removing a file gives a new one.  PROTOCOL.md, "File Size
+Histogram Schema"; the bins are those of delta-spark.
 
 >>> EMPTY_FILE_SIZES.change(added=[10_000], removed=[]).file_counts[:3]
 (0, 1, 0)
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -46,18 +46,14 @@ def _integers(value: Any, key: str) -> tuple[int, ...]:
     return tuple(integer(item, key) for item in value)
 
 
-def _write_integers(value: tuple[int, ...]) -> list[int]:
-    return list(value)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSizeHistogram(Record):
-    """How many files, and bytes, there are between one boundary (included) and the next."""
+    """The number of files, and their bytes, from each boundary (included) to the next."""
 
     FIELDS: ClassVar = (
-        Field("sortedBinBoundaries", "boundaries", _integers, _write_integers, required=True),
-        Field("fileCounts", "file_counts", _integers, _write_integers, required=True),
-        Field("totalBytes", "total_bytes", _integers, _write_integers, required=True),
+        Field("sortedBinBoundaries", "boundaries", _integers, list, required=True),
+        Field("fileCounts", "file_counts", _integers, list, required=True),
+        Field("totalBytes", "total_bytes", _integers, list, required=True),
     )
 
     boundaries: tuple[int, ...]
@@ -72,17 +68,15 @@ class FileSizeHistogram(Record):
             raise MalformedRecordError("the histogram's boundaries do not rise from 0")
 
     def change(self, *, added: Iterable[int], removed: Iterable[int]) -> FileSizeHistogram:
-        """The histogram once files of these sizes came and went; a count below 0 shows misuse."""
+        """The histogram after a change of files, given by sizes; a count below 0 shows misuse."""
         counts, total = list(self.file_counts), list(self.total_bytes)
         for sign, sizes in ((1, added), (-1, removed)):
             for size in sizes:
-                place = bisect_right(self.boundaries, size) - 1
-                if place >= 0:  # a size below zero has no bin
-                    counts[place] += sign
-                    total[place] += sign * size
-        return FileSizeHistogram(
-            boundaries=self.boundaries, file_counts=tuple(counts), total_bytes=tuple(total)
-        )
+                index = bisect_right(self.boundaries, size) - 1
+                if index >= 0:  # a size below zero has no bin
+                    counts[index] += sign
+                    total[index] += sign * size
+        return replace(self, file_counts=tuple(counts), total_bytes=tuple(total))
 
     @property
     def is_possible(self) -> bool:
@@ -92,11 +86,9 @@ class FileSizeHistogram(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedRecordCountsHistogram(Record):
-    """How many files lack so many rows, in ten bins that grow by powers of ten."""
+    """The number of files by their deleted rows, in ten bins that grow by powers of ten."""
 
-    FIELDS: ClassVar = (
-        Field("deletedRecordCounts", "counts", _integers, _write_integers, required=True),
-    )
+    FIELDS: ClassVar = (Field("deletedRecordCounts", "counts", _integers, list, required=True),)
 
     counts: tuple[int, ...]
 
@@ -107,13 +99,13 @@ class DeletedRecordCountsHistogram(Record):
     def change(
         self, *, added: Iterable[int], removed: Iterable[int]
     ) -> DeletedRecordCountsHistogram:
-        """The histogram once files with so many deleted rows came and went."""
+        """The histogram after adding and removing files with these numbers of deleted rows."""
         counts = list(self.counts)
         for sign, numbers in ((1, added), (-1, removed)):
             for number in numbers:
-                place = bisect_right(DELETED_RECORD_BINS, number) - 1
-                if place >= 0:
-                    counts[place] += sign
+                index = bisect_right(DELETED_RECORD_BINS, number) - 1
+                if index >= 0:
+                    counts[index] += sign
         return DeletedRecordCountsHistogram(counts=tuple(counts))
 
     @property
@@ -133,9 +125,7 @@ EMPTY_DELETED_RECORDS = DeletedRecordCountsHistogram(counts=(0,) * len(DELETED_R
 def file_size_histogram(sizes: pa.ChunkedArray) -> FileSizeHistogram:
     """The histogram of a whole column of sizes."""
     counts, total = _binned(sizes, FILE_SIZE_BINS)
-    return FileSizeHistogram(
-        boundaries=FILE_SIZE_BINS, file_counts=tuple(counts), total_bytes=tuple(total)
-    )
+    return replace(EMPTY_FILE_SIZES, file_counts=tuple(counts), total_bytes=tuple(total))
 
 
 def deleted_records_histogram(cardinalities: pa.ChunkedArray) -> DeletedRecordCountsHistogram:
@@ -147,12 +137,12 @@ def deleted_records_histogram(cardinalities: pa.ChunkedArray) -> DeletedRecordCo
 def _binned(values: pa.ChunkedArray, boundaries: Sequence[int]) -> tuple[list[int], list[int]]:
     """How many values each bin has, and their sum."""
     counts, sums = [0] * len(boundaries), [0] * len(boundaries)
-    # From the top down: each pass sees only what the passes before left over.
+    # From the top down: each pass counts only values that the passes before left over.
     rest = values
-    for place in reversed(range(len(boundaries))):
-        inside = pc.greater_equal(rest, boundaries[place])
-        if found := pc.sum(inside).as_py():
-            counts[place] = found
-            sums[place] = pc.sum(rest.filter(inside)).as_py()
+    for index in reversed(range(len(boundaries))):
+        inside = pc.greater_equal(rest, boundaries[index])
+        if count := pc.sum(inside).as_py():
+            counts[index] = count
+            sums[index] = pc.sum(rest.filter(inside)).as_py()
             rest = rest.filter(pc.invert(inside))
     return counts, sums

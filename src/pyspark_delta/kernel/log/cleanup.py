@@ -1,8 +1,8 @@
-"""Expired log files: which may go, and taking them away.
+"""Choose and delete expired log files.
 
-Kept are the newest readable checkpoint that is not newer than the retention, its commit, and all
-after it.  Nothing goes unless that checkpoint was opened and is whole.  PROTOCOL.md, "Metadata
-Cleanup" and "Checkpoint Protection".
+The newest readable checkpoint that is no newer than the retention is kept, with its commit and all
+later files.  Nothing is deleted unless that checkpoint was opened and is whole.  PROTOCOL.md,
+"Metadata Cleanup" and "Checkpoint Protection".
 
 >>> midnight_utc(86_400_000 + 5)
 86400000
@@ -11,19 +11,23 @@ Cleanup" and "Checkpoint Protection".
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.storage import FileAlreadyExistsError
-from pyspark_delta.kernel.log.checkpoint_files import is_readable_parquet
-from pyspark_delta.kernel.log.checkpoint_reader import Checkpoint, open_checkpoint
-from pyspark_delta.kernel.log.checkpoint_writer import write_compat_checkpoint
-from pyspark_delta.kernel.log.commit_info import commit_info_of
-from pyspark_delta.kernel.log.commit_lines import actions_from_json
-from pyspark_delta.kernel.log.history import file_times, first_in_commit_timestamp_version
+from pyspark_delta.errors import DeltaError, FileAlreadyExistsError
+from pyspark_delta.kernel.log.checkpoints.files import is_readable_parquet
+from pyspark_delta.kernel.log.checkpoints.reader import open_checkpoint
+from pyspark_delta.kernel.log.checkpoints.writer import write_compat_checkpoint
+from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
+from pyspark_delta.kernel.log.history import (
+    commit_info_of,
+    file_times,
+    first_in_commit_timestamp_version,
+)
 from pyspark_delta.kernel.log.segment import CheckpointFiles, LogFile, LogListing, sort_listing
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import is_supported
@@ -43,7 +47,7 @@ from pyspark_delta.kernel.protocol.properties import (
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
 
 YOUNGEST_MS = 2 * 60 * 60 * 1000
-"""A commit so young stays, whatever the table's retention: see `check_not_cleaned_up` of `txn`."""
+"""Younger commits stay, whatever the table's retention: see `check_not_cleaned_up` of `txn`."""
 
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
@@ -52,13 +56,12 @@ _DELETED_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupPlan:
-    """Paths to delete, oldest first, in the order in which they must go.
+    """Paths to delete, oldest first, in the order in which they must be deleted.
 
     Commits go before checkpoints: a checkpoint may hide commits that a reader cannot understand.
     Checksums and compactions go between them: they are of no use without commits.
     """
 
-    kept_version: int
     commits: tuple[str, ...] = ()
     companions: tuple[str, ...] = ()
     checkpoints: tuple[str, ...] = ()
@@ -75,23 +78,23 @@ def run_cleanup(
     metadata: Metadata,
     *,
     now_ms: int,
-    is_asked: bool = False,
+    is_requested: bool = False,
     retention_ms: int | None = None,
 ) -> tuple[str, ...]:
-    """Delete what has expired, if the table wants that, and give the paths that went.
+    """Delete expired log files, if the table enables that, and return the deleted paths.
 
-    `is_asked` says that a user wants it now, whatever the table says.  `retention_ms` is for a
-    command that has one of its own, and counts to the minute.
+    `is_requested` deletes them whatever the table's property, because a user requested it.
+    `retention_ms` is the retention of a command that has its own, and counts to the minute.
     """
     configuration = metadata.configuration
-    if not is_asked and not property_value(configuration, ENABLE_EXPIRED_LOG_CLEANUP):
+    if not is_requested and not property_value(configuration, ENABLE_EXPIRED_LOG_CLEANUP):
         return ()
     if retention_ms is None:
         cutoff_ms = midnight_utc(now_ms - property_value(configuration, LOG_RETENTION))
     else:
         cutoff_ms = (now_ms - retention_ms) // _MINUTE_MS * _MINUTE_MS
-    # Who read version N will take the name of N+1.  While that may happen unasked, no N+1 may go:
-    # a commit under its name would be below the checkpoint, and lost.
+    # A writer that read version N creates N+1 without listing first.  While that may happen, N+1
+    # must stay: a commit under its name would be below the checkpoint, and lost.
     cutoff_ms = min(cutoff_ms, now_ms - YOUNGEST_MS)
     files = store.list_from(f"{LOG_DIRECTORY}/{0:020d}")
     listing = sort_listing(files)
@@ -100,7 +103,7 @@ def run_cleanup(
         listing.commits,
         cutoff_ms,
         own_times_from=own_times_from,
-        own_time=lambda file: _own_time(store, file),
+        own_time=partial(_own_time, store),
     )
     protected = (
         property_value(configuration, CHECKPOINT_PROTECTION_VERSION)
@@ -152,8 +155,8 @@ def cutoff_version(
     if low > first_own:
         return commits[low - 1].version
     times = list(file_times(commits[:first_own]).items())
-    found = bisect_right(times, cutoff_ms, key=lambda pair: pair[1])
-    return times[found - 1][0] if found else -1
+    count = bisect_right(times, cutoff_ms, key=lambda pair: pair[1])
+    return times[count - 1][0] if count else -1
 
 
 def kept_candidates(
@@ -161,14 +164,11 @@ def kept_candidates(
 ) -> Iterator[CheckpointFiles]:
     """The checkpoints up to version `newest` that could be the oldest to stay, best first.
 
-    Each has its commit.  While times are those of files, none of the commits before may have a
-    later one: with that commit gone, a time in between would mean another version than before.
+    Each has its commit.  While times are those of files, no earlier commit may have a later time:
+    without that commit, a time in between would select another version than before.
     """
-    times = [file.info.modified_ms for file in listing.commits]
-    latest_so_far = dict(
-        zip((f.version for f in listing.commits), accumulate(times, max), strict=True)
-    )
     by_version = {file.version: file.info.modified_ms for file in listing.commits}
+    latest_so_far = dict(zip(by_version, accumulate(by_version.values(), max), strict=True))
     for checkpoint in reversed(listing.checkpoints):
         version = checkpoint.version
         if version > newest or version not in by_version:
@@ -179,17 +179,19 @@ def kept_candidates(
 
 
 def plan_cleanup(files: Iterable[FileInfo], kept_version: int) -> CleanupPlan:
-    """What goes from the log directory when the checkpoint of `kept_version` stays."""
-    groups: dict[str, list[tuple[int, str]]] = {"commits": [], "companions": [], "checkpoints": []}
+    """The files to delete from the log directory when the checkpoint of `kept_version` stays."""
+    groups: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for info in files:
         name = parse_log_name(info.path.rpartition("/")[2])
         if name is None:
             continue
+        # Replay begins after the kept version, so that a compaction from it on is of no use.
         is_compaction = name.kind is LogFileKind.COMPACTED
         if name.version < kept_version or (is_compaction and name.version == kept_version):
             groups[_GROUPS.get(name.kind, "checkpoints")].append((name.version, info.path))
-    ordered = {key: tuple(path for _, path in sorted(found)) for key, found in groups.items()}
-    return CleanupPlan(kept_version=kept_version, **ordered)
+    return CleanupPlan(
+        **{key: tuple(path for _, path in sorted(group)) for key, group in groups.items()}
+    )
 
 
 def plan_sidecar_cleanup(
@@ -232,7 +234,7 @@ def _is_whole(store: LogStore, files: CheckpointFiles) -> bool:
 
 
 def _write_compat(store: LogStore, listing: LogListing, kept: CheckpointFiles) -> None:
-    """See that a reader without V2 checkpoints finds a protocol that tells it to stop."""
+    """Make sure that a reader without V2 checkpoints finds a protocol that rejects it."""
     version = kept.version
     has_classic = any(
         other.version == version and other.kind is LogFileKind.CLASSIC_CHECKPOINT
@@ -250,7 +252,7 @@ def _write_compat(store: LogStore, listing: LogListing, kept: CheckpointFiles) -
 
 
 def _delete(store: LogStore, paths: Sequence[str]) -> None:
-    # In steps, for `delete_many` promises no order: what a crash leaves over is the newer end.
+    # In steps, because `delete_many` has no defined order: a crash leaves the newer files.
     for start in range(0, len(paths), _DELETED_AT_ONCE):
         store.delete_many(paths[start : start + _DELETED_AT_ONCE])
 
@@ -260,13 +262,11 @@ def _clean_sidecars(store: LogStore, now_ms: int) -> tuple[str, ...]:
     if not plan_sidecar_cleanup(sidecars, (), now_ms=now_ms):
         return ()
     listing = sort_listing(store.list_from(f"{LOG_DIRECTORY}/{0:020d}"))
-    referenced: set[str] = set()
-    for files in listing.checkpoints:
-        try:
-            opened: Checkpoint = open_checkpoint(store, files)
-        except DeltaError:
-            return ()  # what it needs is not known, so nothing is free to go
-        referenced.update(opened.file_paths)
+    try:
+        opened = [open_checkpoint(store, files) for files in listing.checkpoints]
+    except DeltaError:
+        return ()  # the files that it needs are unknown, so none may be deleted
+    referenced = {path for checkpoint in opened for path in checkpoint.file_paths}
     paths = plan_sidecar_cleanup(sidecars, referenced, now_ms=now_ms)
     _delete(store, paths)
     return paths

@@ -1,7 +1,7 @@
-"""Log compactions: what commits x to y come to together, in one file that replaces them on replay.
+"""Log compactions: one file with the reconciled actions of commits x to y, for a shorter replay.
 
-Tombstones stay, for they must hide files of older checkpoints; provenance and change files go, for
-they are no state.  PROTOCOL.md, "Log Compaction Files".
+Tombstones stay, because they must hide files of older checkpoints; provenance and change files are
+left out, because they are not state.  PROTOCOL.md, "Log Compaction Files".
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from pyspark_delta.errors.storage import FileAlreadyExistsError
-from pyspark_delta.kernel.log.commit_lines import actions_from_json
-from pyspark_delta.kernel.log.frames import file_key
+from pyspark_delta.errors import FileAlreadyExistsError
+from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
+from pyspark_delta.kernel.log.frames.file_actions import action_key
 from pyspark_delta.kernel.protocol.actions import (
     Action,
     AddFile,
@@ -29,9 +29,9 @@ _LINES_PER_CHUNK = 4096
 
 
 def write_compaction(store: LogStore, start: int, end: int) -> str:
-    """Write the compaction of versions `start` to `end`, both included, and give its path.
+    """Write the compaction of versions `start` to `end`, both included, and return its path.
 
-    One that is there already is kept: it says the same.  A commit that is missing or malformed
+    An existing one is kept: it has the same content.  A commit that is missing or malformed
     raises, and nothing is written.
     """
     if not 0 <= start < end:
@@ -43,31 +43,32 @@ def write_compaction(store: LogStore, start: int, end: int) -> str:
 
 
 def reconciled(store: LogStore, start: int, end: int) -> Iterator[Action]:
-    """The actions of versions `start` to `end` that no later one of them overrules, newest first.
+    """The reconciled actions of versions `start` to `end`, newest first.
 
-    One commit is in memory at a time, and the key of every file that was spoken of.
+    One commit is in memory at a time, and the key of every file in the actions so far.
     """
     seen: set[str] = set()
     for version in range(end, start - 1, -1):
         path = commit_path(version)
         actions = list(actions_from_json(path, store.read(path)))
-        # Within a commit the last of two that say different things counts, and removes before adds.
+        # Within a commit the last of two contradicting actions counts, and removes before adds.
         actions.reverse()
         actions.sort(key=lambda action: not isinstance(action, RemoveFile))
         for action in actions:
             key = _key(action, store.root_uri)
             if key is not None and key not in seen:
                 seen.add(key)
-                yield _as_state(action)
+                if isinstance(action, AddFile | RemoveFile):
+                    # It repeats what a commit did, and changes no data.
+                    action = replace(action, data_change=False)
+                yield action
 
 
 def _key(action: Action, root_uri: str) -> str | None:
-    """What an action speaks of; None for those that are no state."""
+    """The action's key for reconciliation; None if it is not part of the state."""
     match action:
         case AddFile() | RemoveFile():
-            vector = action.deletion_vector
-            vector_id = None if vector is None else vector.unique_id
-            return "file " + file_key(action.path, vector_id, root_uri)
+            return f"file {action_key(action, root_uri)}"
         case SetTransaction():
             return f"txn {action.app_id}"
         case DomainMetadata():
@@ -76,13 +77,6 @@ def _key(action: Action, root_uri: str) -> str | None:
             return action.KEY
         case _:
             return None
-
-
-def _as_state(action: Action) -> Action:
-    """The action as a part of the state, which repeats what commits did and changes no data."""
-    if isinstance(action, AddFile | RemoveFile):
-        return replace(action, data_change=False)
-    return action
 
 
 def _chunks(actions: Iterator[Action]) -> Iterator[bytes]:

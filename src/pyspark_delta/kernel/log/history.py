@@ -1,45 +1,73 @@
-"""Commits in order: who made them, and when.
+"""The table's history: `commitInfo` and time of each commit, and the search for a time.
 
 A commit's time is its in-commit timestamp from the version on that enabled them, else its file's
-time, pushed up where needed so that times rise with versions.  PROTOCOL.md, "In-Commit Timestamps"
+time, raised where needed so that times increase with versions.  PROTOCOL.md, "In-Commit Timestamps"
 and "Recommendations for Readers of Tables with In-Commit Timestamps".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import lt
 
-from pyspark_delta.errors.table import CorruptLogError, VersionNotFoundError
-from pyspark_delta.kernel.log.commit_info import commit_info_of
-from pyspark_delta.kernel.log.segment import LogFile, LogListing, earliest_version, list_log
+from pyspark_delta.errors import CorruptLogError, VersionNotFoundError
+from pyspark_delta.kernel.log.segment import LogFile, LogListing, list_log
 from pyspark_delta.kernel.protocol.actions import CommitInfo
+from pyspark_delta.kernel.protocol.commit_times import Commit, monotonic, search_window
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
 from pyspark_delta.kernel.protocol.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     IN_COMMIT_TIMESTAMP_VERSION,
     property_value,
 )
-from pyspark_delta.kernel.protocol.timestamps import (
-    Commit,
-    monotonic,
-    search_window,
-    version_at,
-    version_from,
-)
 from pyspark_delta.kernel.storage.base import LogStore
 
+_MARKER = b'"commitInfo"'
 COMMITS_BEFORE = 100
-"""So many commits before a range have a say in the times of its own, which rise from there on."""
-
+"""The number of commits before a range from which on times are raised to increase."""
 _BATCH = 256
-# So many commits with rising times, and those behind them have times of their own.
+# After so many commits with increasing times, later commits keep the times of their files.
 _SETTLED = 64
 
 
+def commit_info_of(path: str, data: bytes) -> CommitInfo | None:
+    r"""The commit's provenance; None when it is missing or cannot be parsed.
+
+    Provenance is optional: a commit without it is valid.
+
+    >>> data = b'{"commitInfo":{"operation":"WRITE","txnId":"x"}}\n{"add":{}}\n'
+    >>> commit_info_of("0.json", data).operation
+    'WRITE'
+    """
+    at = data.find(_MARKER)
+    while at >= 0:
+        start = data.rfind(b"\n", 0, at) + 1
+        end = data.find(b"\n", at)
+        line = data[start : len(data) if end < 0 else end]
+        try:
+            info = commit_info_in(json.loads(line))
+        except (ValueError, RecursionError):
+            info = None
+        if info is not None:
+            return info
+        at = -1 if end < 0 else data.find(_MARKER, end)
+    return None
+
+
+def commit_info_in(value: object) -> CommitInfo | None:
+    """The provenance in a parsed line; None when it is missing or malformed."""
+    try:
+        if isinstance(value, dict) and value.get("commitInfo") is not None:
+            return CommitInfo.from_json_value(value["commitInfo"])
+    except (ValueError, RecursionError):
+        return None
+    return None
+
+
 def first_in_commit_timestamp_version(configuration: Mapping[str, str | None]) -> int | None:
-    """From which version on commits carry their own time; None when they do not."""
+    """The version from which on commits have in-commit timestamps; None when they do not."""
     if not property_value(configuration, ENABLE_IN_COMMIT_TIMESTAMPS):
         return None
     # A table that had them from its creation records no version.
@@ -48,15 +76,14 @@ def first_in_commit_timestamp_version(configuration: Mapping[str, str | None]) -
 
 def file_times(commits: Sequence[LogFile]) -> dict[int, int]:
     """The time of each commit by its file, each at least a millisecond after the one before."""
-    pairs = [(file.version, file.info.modified_ms) for file in commits]
-    return dict(monotonic(pairs))
+    return dict(monotonic((file.version, file.info.modified_ms) for file in commits))
 
 
-def commits_to_tell(store: LogStore, latest: int, limit: int | None) -> tuple[LogFile, ...]:
-    """The commits in the log, of which all may be needed for the times of the last `limit`.
+def commits_for_history(store: LogStore, latest: int, limit: int | None) -> tuple[LogFile, ...]:
+    """The commits of the log that are needed for the times of the last `limit`.
 
-    A log of very many commits is not listed whole for a few of them, unless the times of those
-    before them must be pushed up, and with them perhaps theirs.
+    A long log is not listed whole for its last few commits, unless the times before them must be
+    raised, which may raise theirs.
     """
     start = 0 if limit is None else latest + 1 - max(limit, 0) - _SETTLED
     if start > 0:
@@ -78,60 +105,22 @@ def read_history(
     own_times_from = first_in_commit_timestamp_version(configuration)
     chosen = list(reversed(commits))[: len(commits) if limit is None else max(limit, 0)]
     infos: list[CommitInfo] = []
-    for start in range(0, len(chosen), _BATCH):
-        batch = chosen[start : start + _BATCH]
-        contents = store.read_many([file.info.path for file in batch])
-        for file, data in zip(batch, contents, strict=True):
-            info = commit_info_of(file.info.path, data) or CommitInfo()
-            time = times[file.version]
-            if own_times_from is not None and file.version >= own_times_from:
-                time = info.in_commit_timestamp or time
-            infos.append(replace(info, version=file.version, timestamp=time))
+    for file, data in with_contents(store, chosen):
+        info = commit_info_of(file.info.path, data) or CommitInfo()
+        time = times[file.version]
+        if own_times_from is not None and file.version >= own_times_from:
+            time = info.in_commit_timestamp or time
+        infos.append(replace(info, version=file.version, timestamp=time))
     return infos
 
 
-def version_at_time(
+def times_around(
     store: LogStore,
     listing: LogListing,
     configuration: Mapping[str, str | None],
     timestamp_ms: int,
     *,
-    can_return_last: bool = False,
-    zone: str = "UTC",
-) -> int:
-    """The version that was the newest at a time, among those that can still be put together."""
-    earliest = max(earliest_version(listing), 0)
-    times, latest = _times(store, listing, configuration, timestamp_ms, earliest)
-    return version_at(
-        times, timestamp_ms, can_return_last=can_return_last, latest=latest, zone=zone
-    )
-
-
-def version_from_time(
-    store: LogStore,
-    listing: LogListing,
-    configuration: Mapping[str, str | None],
-    timestamp_ms: int,
-    *,
-    can_exceed_latest: bool = False,
-    zone: str = "UTC",
-) -> int:
-    """The first version that was made at a time or after it, among all commits in the log.
-
-    Who reads commits needs no more than those: a version need not be one that can be put together.
-    """
-    times, latest = _times(store, listing, configuration, timestamp_ms, 0)
-    return version_from(
-        times, timestamp_ms, can_exceed_latest=can_exceed_latest, latest=latest, zone=zone
-    )
-
-
-def _times(
-    store: LogStore,
-    listing: LogListing,
-    configuration: Mapping[str, str | None],
-    timestamp_ms: int,
-    earliest: int,
+    earliest: int = 0,
 ) -> tuple[list[Commit], int]:
     """The commits from `earliest` on among which to look for a time, and the newest version."""
     versions = [file for file in listing.commits if file.version >= earliest]
@@ -141,7 +130,8 @@ def _times(
     window = search_window(configuration, timestamp_ms, earliest=versions[0].version, latest=latest)
     if window.in_commit:
         chosen = [file for file in versions if window.first <= file.version <= window.last]
-        return _own_times(store, chosen), latest
+        contents = with_contents(store, chosen)
+        return [(file.version, in_commit_timestamp(file, data)) for file, data in contents], latest
     times = [
         (version, time)
         for version, time in file_times(listing.commits).items()
@@ -150,17 +140,15 @@ def _times(
     return times, latest
 
 
-def _own_times(store: LogStore, commits: Sequence[LogFile]) -> list[Commit]:
-    times: list[Commit] = []
+def with_contents(store: LogStore, commits: Sequence[LogFile]) -> Iterator[tuple[LogFile, bytes]]:
+    """Each commit with its content, read in batches."""
     for start in range(0, len(commits), _BATCH):
         batch = commits[start : start + _BATCH]
-        contents = store.read_many([file.info.path for file in batch])
-        for file, data in zip(batch, contents, strict=True):
-            times.append((file.version, _own_time(file, data)))
-    return times
+        yield from zip(batch, store.read_many([f.info.path for f in batch]), strict=True)
 
 
-def _own_time(file: LogFile, data: bytes) -> int:
+def in_commit_timestamp(file: LogFile, data: bytes) -> int:
+    """The time in a commit of a table with in-commit timestamps; CorruptLogError without it."""
     info = commit_info_of(file.info.path, data)
     if info is None or info.in_commit_timestamp is None:
         raise CorruptLogError(

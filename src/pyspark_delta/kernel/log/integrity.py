@@ -1,26 +1,26 @@
-"""A version held against its checksum file: is the log that makes it whole?
+"""Validate a version against its checksum file, to detect a damaged log.
 
-A commit that was emptied, or cut at the end of a line, is well-formed; only the sums of the version
-tell.  Compared is what PROTOCOL.md requires of a checksum, and the transactions and domains where
-it lists them.  PROTOCOL.md, "Version Checksum File", "State Validation".
+A commit that was emptied, or cut at the end of a line, is well-formed; only the version's totals
+reveal it.  Compared are the fields that PROTOCOL.md requires of a checksum, and transactions and
+domains if it lists them.  PROTOCOL.md, "Version Checksum File", "State Validation".
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
-from pyspark_delta.errors.table import CorruptLogError
-from pyspark_delta.kernel.log.checkpoint_reader import checkpoint_parts, open_checkpoint
+from pyspark_delta.errors import CorruptLogError
+from pyspark_delta.kernel.log.checkpoints.reader import checkpoint_parts, open_checkpoint
 from pyspark_delta.kernel.log.checksum import (
     VersionChecksum,
     forgets_transactions,
     mismatches,
     read_checksum,
 )
-from pyspark_delta.kernel.log.json_frames import frame_from_json
-from pyspark_delta.kernel.log.replay import FileState
+from pyspark_delta.kernel.log.frames.by_line import frame_from_json
+from pyspark_delta.kernel.log.replay import FileState, TableState
 from pyspark_delta.kernel.log.segment import load_segment
-from pyspark_delta.kernel.log.table_state import TableState
 from pyspark_delta.kernel.protocol.paths import checksum_path, commit_path
 from pyspark_delta.kernel.storage.base import LogStore
 
@@ -28,7 +28,7 @@ INTEGRITY = "DELTA_TXN_LOG_FAILED_INTEGRITY"
 
 
 def differences(checksum: VersionChecksum, state: TableState | None, files: FileState) -> list[str]:
-    """How a checksum differs from what replay gives, a line for each.
+    """The differences between a checksum and the replayed state, a line for each.
 
     Without `state` only files are compared.
     """
@@ -36,21 +36,18 @@ def differences(checksum: VersionChecksum, state: TableState | None, files: File
     if state is None:
         return mismatches(checksum, actual)
     metadata = state.metadata
-    # Which transactions are live may depend on the clock.
+    # The set of live transactions may depend on the clock.
     is_timed = metadata is None or forgets_transactions(metadata)
-    return mismatches(
-        checksum,
-        VersionChecksum(
-            table_size_bytes=actual.table_size_bytes,
-            num_files=actual.num_files,
-            num_metadata=int(metadata is not None),
-            num_protocol=int(state.protocol is not None),
-            metadata=metadata,
-            protocol=state.protocol,
-            set_transactions=None if is_timed else tuple(state.transactions.values()),
-            domain_metadata=tuple(state.live_domains.values()),
-        ),
+    actual = replace(
+        actual,
+        num_metadata=int(metadata is not None),
+        num_protocol=int(state.protocol is not None),
+        metadata=metadata,
+        protocol=state.protocol,
+        set_transactions=None if is_timed else tuple(state.transactions.values()),
+        domain_metadata=tuple(state.live_domains.values()),
     )
+    return mismatches(checksum, actual)
 
 
 def check_version(
@@ -62,18 +59,18 @@ def check_version(
     *,
     broken: Collection[str] = (),
 ) -> None:
-    """CorruptLogError, which names the damaged file, when a version is not what its checksum says.
+    """Raise CorruptLogError, which names the damaged file, if a version contradicts its checksum.
 
-    `broken` are the checkpoints that were left aside.
+    `broken` are the unreadable checkpoints that were skipped.
     """
-    found = differences(checksum, state, files)
-    if found:
-        found.append(_damage(store, version, broken))
-        raise CorruptLogError(INTEGRITY, version=version, mismatchStringOpt="; ".join(found))
+    lines = differences(checksum, state, files)
+    if lines:
+        lines.append(_damage(store, version, broken))
+        raise CorruptLogError(INTEGRITY, version=version, mismatchStringOpt="; ".join(lines))
 
 
 def _damage(store: LogStore, version: int, broken: Collection[str]) -> str:
-    """Which file is damaged, as far as the checksums of the versions before tell.
+    """The damaged file, as far as the checksums of the versions before reveal it.
 
     That is the first commit after the last version that agrees with its checksum.
     """
@@ -87,7 +84,7 @@ def _damage(store: LogStore, version: int, broken: Collection[str]) -> str:
         known = read_checksum(store, segment.checkpoint.version)
         if known is not None and differences(known, state, files):
             suspect = segment.checkpoint.version
-            shown = _either(segment.checkpoint.files[0].info.path, suspect)
+            damage = _either(segment.checkpoint.files[0].info.path, suspect)
         first = segment.checkpoint.version + 1
     for commit in segment.commits:
         path = commit.info.path
@@ -102,8 +99,8 @@ def _damage(store: LogStore, version: int, broken: Collection[str]) -> str:
             suspect = commit.version
             last = commit_path(suspect)
             span = last if first == suspect else f"one of {commit_path(first)} to {last}"
-            shown = _either(span, suspect)
-    return "a log compaction is damaged" if suspect is None else shown
+            damage = _either(span, suspect)
+    return "a log compaction is damaged" if suspect is None else damage
 
 
 def _either(file: str, version: int) -> str:

@@ -1,7 +1,7 @@
-"""The hint `_last_checkpoint`: where a reader may begin to list.
+"""The hint `_last_checkpoint`: the version at which a reader may begin to list the log.
 
-A hint can be stale, torn or absent, and is never needed: whatever is wrong with it, the answer is
-None and the reader lists the whole log.  PROTOCOL.md, "Last Checkpoint File" and "JSON checksum".
+A hint can be stale, torn or absent, and is never needed: an unusable one is read as None, and the
+reader lists the whole log.  PROTOCOL.md, "Last Checkpoint File" and "JSON checksum".
 
 >>> json_checksum({"k0": "'v 0'", "checksum": "x"}) == json_checksum({"k0": "'v 0'"})
 True
@@ -16,7 +16,7 @@ from hashlib import md5
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from pyspark_delta.errors.storage import StorageError
+from pyspark_delta.errors import StorageError
 from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.actions import Action, SidecarFile, SingleAction
 from pyspark_delta.kernel.protocol.codec import (
@@ -25,7 +25,6 @@ from pyspark_delta.kernel.protocol.codec import (
     MalformedRecordError,
     Record,
     dumps,
-    frozen_map,
     integer,
     raw_map,
     record,
@@ -36,7 +35,7 @@ from pyspark_delta.kernel.protocol.codec import (
 from pyspark_delta.kernel.protocol.paths import LAST_CHECKPOINT
 from pyspark_delta.kernel.storage.base import LogStore
 
-# What delta-spark leaves out rather than let the hint grow beyond.
+# delta-spark leaves out a schema longer than this, to keep the hint small.
 LONGEST_CHECKPOINT_SCHEMA = 20_000
 MOST_HINTED_ACTIONS = 30
 
@@ -52,7 +51,7 @@ def _count(value: Any, key: str) -> int:
 
 
 def _count_or_unknown(value: Any, key: str) -> int:
-    """A count, or the -1 with which some writers say that they do not know it."""
+    """A count, or -1, which some writers use for an unknown count."""
     return -1 if value == -1 else _count(value, key)
 
 
@@ -70,11 +69,15 @@ def _file_name(value: Any, key: str) -> str:
     return name
 
 
-def _actions(value: Any, key: str) -> tuple[Action, ...]:
+def _list(value: Any, key: str) -> list[Any]:
     if not isinstance(value, list):
         raise MalformedRecordError(f"{key} is not a list")
-    found = (SingleAction.from_json_value(item).unwrap() for item in value)
-    return tuple(action for action in found if action is not None)
+    return value
+
+
+def _actions(value: Any, key: str) -> tuple[Action, ...]:
+    actions = (SingleAction.from_json_value(item).unwrap() for item in _list(value, key))
+    return tuple(action for action in actions if action is not None)
 
 
 def _write_actions(actions: tuple[Action, ...]) -> list[Json]:
@@ -82,9 +85,7 @@ def _write_actions(actions: tuple[Action, ...]) -> list[Json]:
 
 
 def _sidecars(value: Any, key: str) -> tuple[SidecarFile, ...]:
-    if not isinstance(value, list):
-        raise MalformedRecordError(f"{key} is not a list")
-    return tuple(SidecarFile.from_json_value(item) for item in value)
+    return tuple(SidecarFile.from_json_value(item) for item in _list(value, key))
 
 
 def _write_sidecars(sidecars: tuple[SidecarFile, ...]) -> list[Json]:
@@ -93,7 +94,7 @@ def _write_sidecars(sidecars: tuple[SidecarFile, ...]) -> list[Json]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class V2CheckpointHint(Record):
-    """The V2 checkpoint behind a hint: its file name, and what stands in it when that is little."""
+    """The V2 checkpoint of a hint: its file name, and its actions if they are few."""
 
     FIELDS: ClassVar = (
         Field("path", "path", _file_name, required=True),
@@ -106,13 +107,13 @@ class V2CheckpointHint(Record):
     path: str
     size_in_bytes: int
     modification_time: int
-    non_file_actions: tuple[Action, ...] | None = None  # None: not said, never "none"
+    non_file_actions: tuple[Action, ...] | None = None  # None: not recorded, never "none"
     sidecar_files: tuple[SidecarFile, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCheckpoint(Record):
-    """What is known of the newest checkpoint without opening it.
+    """The facts about the newest checkpoint that need no look into its files.
 
     `size` counts its actions, -1 when unknown; `parts` is None unless it is a multi-part one.
     """
@@ -125,7 +126,7 @@ class LastCheckpoint(Record):
         Field("sizeInBytes", "size_in_bytes", _count_or_unknown),
         Field("numOfAddFiles", "num_of_add_files", _count_or_unknown),
         Field("checkpointSchema", "checkpoint_schema", raw_map),
-        Field("tags", "tags", string_map, frozen_map),
+        Field("tags", "tags", string_map, dict),
         Field("v2Checkpoint", "v2_checkpoint", record(V2CheckpointHint), write_record),
         Field("checksum", "checksum", text),
     )
@@ -144,16 +145,16 @@ class LastCheckpoint(Record):
 
 def read_last_checkpoint(store: LogStore) -> LastCheckpoint | None:
     """The hint, or None when there is none that can be trusted; it never raises."""
-    # A torn read heals by itself: whoever overwrites the file is done a moment later.
+    # A torn read does not last: the writer that overwrites the file is done a moment later.
     for _ in range(2):
         try:
             data = store.read(LAST_CHECKPOINT)
         except StorageError:
-            # A store that is down says so again when the log is listed.
+            # A store that is down raises again when the log is listed.
             return None
-        found = parse_last_checkpoint(data)
-        if found is not None:
-            return found
+        hint = parse_last_checkpoint(data)
+        if hint is not None:
+            return hint
     return None
 
 
@@ -163,7 +164,7 @@ def write_last_checkpoint(store: LogStore, last_checkpoint: LastCheckpoint) -> N
 
 
 def parse_last_checkpoint(data: bytes) -> LastCheckpoint | None:
-    """The hint that `data` spells; None for anything else, a wrong checksum included."""
+    """The hint in `data`; None if it is malformed or its checksum is wrong."""
     if len(data) > _LARGEST_HINT_BYTES:
         return None
     try:
@@ -171,7 +172,7 @@ def parse_last_checkpoint(data: bytes) -> LastCheckpoint | None:
             data,
             object_pairs_hook=_object_without_duplicates,
             parse_float=_Literal,
-            parse_constant=_refuse_constant,
+            parse_constant=_reject_constant,
         )
         stored = value.get("checksum") if isinstance(value, dict) else None
         if stored is not None and stored not in _checksums(value):
@@ -194,12 +195,12 @@ def json_checksum(value: Json) -> str:
 
 
 class _Literal(str):
-    """A number kept as it was spelled."""
+    """A JSON number that keeps its spelling."""
 
     __slots__ = ()
 
 
-def _refuse_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise MalformedRecordError(f"{name} is not JSON")
 
 
@@ -213,8 +214,8 @@ def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> Json:
 def _checksums(value: Json) -> tuple[str, str]:
     """The checksums of delta-spark and of PROTOCOL.md's letter.
 
-    delta-spark sorts the lines `path=value`, the protocol says to sort by path: with more than
-    ten elements in an array, `10` comes before or after `1`.
+    delta-spark sorts the lines `path=value`, the protocol requires sorting by path: with more
+    than ten elements in an array, `10` comes before or after `1`.
     """
     pairs = [pair for pair in _leaves(value, "") if pair[0] != '"checksum"']
     lines = sorted(f"{path}={leaf}" for path, leaf in pairs)
@@ -244,7 +245,7 @@ def _step(path: str, step: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    # `quote` leaves exactly the octets alone that the protocol calls not reserved.
+    # `quote` leaves exactly the octets unchanged that the protocol calls not reserved.
     return f'"{quote(value, safe="")}"'
 
 

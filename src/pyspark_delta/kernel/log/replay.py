@@ -1,8 +1,8 @@
-"""Which files are live: frames and checkpoints, reconciled in Arrow.
+"""Reconcile frames and checkpoints into the state of a version: its files, in Arrow, and the rest.
 
-A state is a few parts, each a column source with a mask of its live rows.  A newer frame knocks
-its keys out of every older part and becomes a part itself, so that a refresh costs what the new
-commit costs, not what the table costs.  PROTOCOL.md, "Action Reconciliation".
+The files are a few parts, each a column source with a mask of its live rows.  A newer frame masks
+its keys in every older part and becomes a part itself, so that the cost of a refresh depends on
+the new commit and not on the size of the table.  PROTOCOL.md, "Action Reconciliation".
 """
 
 from __future__ import annotations
@@ -10,24 +10,33 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from threading import RLock
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.kernel.log.action_frame import ActionFrame, have_no_key_in_common
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA
+from pyspark_delta.errors import CorruptLogError
+from pyspark_delta.kernel.log.frames.action_frame import ActionFrame, have_no_key_in_common
+from pyspark_delta.kernel.log.frames.file_actions import ADD_SCHEMA
+from pyspark_delta.kernel.protocol.actions import (
+    Action,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    SetTransaction,
+)
 
 # Parts this small are merged with their neighbours, and one that is mostly dead is rewritten.
 _SMALL_ROWS = 2048
 
 
 class ColumnSource(ABC):
-    """Columns of add actions, fetched when somebody asks.
+    """Columns of add actions, fetched on demand.
 
     1. Every column has one value per row, and rows keep their order for the life of the source.
-    2. `columns` gives exactly the names asked for, with the types of `ADD_SCHEMA`.
-    3. `stats` is the text that the log has: null where it has statistics in types alone.
+    2. `columns` returns exactly the requested names, with the types of `ADD_SCHEMA`.
+    3. `stats` is the text that the log has: null where the log has only typed statistics.
     """
 
     @abstractmethod
@@ -35,18 +44,17 @@ class ColumnSource(ABC):
         """The columns called `names`, every row."""
 
     def stats_texts(self) -> Iterator[pa.Array]:
-        """The column `stats` in pieces, for those who keep what is in it and not the text."""
+        """The column `stats` in pieces, for callers that parse it and do not keep the text."""
         yield from self.columns(["stats"]).column("stats").chunks
 
-    def made_stats(self, rows: pa.BooleanArray | None = None) -> pa.ChunkedArray | None:
-        """Statistics as text, made of typed ones, for the rows of a mask; None without types."""
+    def formatted_stats(self, rows: pa.BooleanArray | None = None) -> pa.ChunkedArray | None:
+        """Text formatted from typed statistics, for the rows of a mask; None without them."""
         return None
 
     def parsed_stats(self, leaves: Sequence[tuple[str, ...]]) -> pa.ChunkedArray | None:
         """Typed statistics of every row, of these physical columns at least.
 
-        A struct as checkpoints keep it in `stats_parsed`; None when there is none, and the text
-        is all there is.
+        A struct as in the checkpoint column `stats_parsed`; None when there is only the text.
         """
         return None
 
@@ -61,7 +69,7 @@ class TableSource(ColumnSource):
         return self._table.select(list(names))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FilePart:
     """Rows of one source, the keys of all of them, and which are live (None: all)."""
 
@@ -86,16 +94,15 @@ class FilePart:
         return pa.table({name: self._cache[name] for name in names})
 
     def live_stats(self, rows: pa.BooleanArray | None = None) -> pa.ChunkedArray:
-        """Statistics as text of the live rows that a mask selects, made where there is none."""
+        """Statistics text of the live rows that a mask selects, formatted from types if need be."""
         stored = self.live_columns(["stats"]).column("stats")
-        made = None
         if stored.null_count == len(stored):
             wanted = self.live if rows is None else rows
             if self.live is not None and rows is not None:
                 wanted = pc.replace_with_mask(self.live, self.live, rows)
-            made = self.source.made_stats(wanted)
-        if made is not None:
-            return made
+            formatted = self.source.formatted_stats(wanted)
+            if formatted is not None:
+                return formatted
         return stored if rows is None else stored.filter(rows)
 
     def live_keys(self) -> pa.Array:
@@ -103,32 +110,75 @@ class FilePart:
         return self.keys if self.live is None else self.keys.filter(self.live)
 
     def without(self, keys: pa.Array) -> FilePart:
-        """The part once `keys` were spoken of again by a newer action."""
-        hit = pc.is_in(self.keys, value_set=keys)
+        """The part without the rows of `keys`, which newer actions replace."""
+        replaced = pc.is_in(self.keys, value_set=keys)
         if self.live is not None:
-            hit = pc.and_(hit, self.live)
-        if not hit.true_count:
+            replaced = pc.and_(replaced, self.live)
+        if not replaced.true_count:
             return self
-        live = pc.invert(hit) if self.live is None else pc.and_not(self.live, hit)
-        return FilePart(self.source, self.keys, live)
+        live = pc.invert(replaced) if self.live is None else pc.and_not(self.live, replaced)
+        return FilePart(source=self.source, keys=self.keys, live=live)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """The reconciled state apart from files: the newest action of each kind, application, domain.
+
+    `domains` keeps removed ones, so that they can hide older ones.
+    """
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    transactions: dict[str, SetTransaction] = field(default_factory=dict)
+    domains: dict[str, DomainMetadata] = field(default_factory=dict)
+
+    def apply(self, actions: Iterable[Action]) -> TableState:
+        """The state after newer actions, given oldest first."""
+        protocol, metadata = self.protocol, self.metadata
+        transactions: dict[str, SetTransaction] = {}
+        domains: dict[str, DomainMetadata] = {}
+        for action in actions:
+            match action:
+                case Protocol():
+                    protocol = action
+                case Metadata():
+                    metadata = action
+                case SetTransaction():
+                    transactions[action.app_id] = action
+                case DomainMetadata():
+                    domains[action.domain] = action
+        return TableState(
+            protocol=protocol,
+            metadata=metadata,
+            transactions=self.transactions | transactions if transactions else self.transactions,
+            domains=self.domains | domains if domains else self.domains,
+        )
+
+    def checked(self, version: int) -> tuple[Protocol, Metadata]:
+        """Protocol and metadata, which every table has; CorruptLogError if one is missing."""
+        if self.protocol is None or self.metadata is None:
+            missing = "protocol" if self.protocol is None else "metadata"
+            raise CorruptLogError("DELTA_STATE_RECOVER_ERROR", operation=missing, version=version)
+        return self.protocol, self.metadata
+
+    @property
+    def live_domains(self) -> dict[str, DomainMetadata]:
+        """The domains that were not removed."""
+        return {name: action for name, action in self.domains.items() if not action.removed}
 
 
 class FileState:
     """The live files of one version.  Immutable, but for columns it has fetched."""
 
     def __init__(self, parts: Sequence[FilePart]) -> None:
-        self._parts = tuple(parts)
-        self._lock = RLock()
-
-    @property
-    def parts(self) -> tuple[FilePart, ...]:
+        self.parts = tuple(parts)
         """The parts, oldest first."""
-        return self._parts
+        self._lock = RLock()
 
     @property
     def num_files(self) -> int:
         """How many files are live."""
-        return sum(part.num_live for part in self._parts)
+        return sum(part.num_live for part in self.parts)
 
     @property
     def size_in_bytes(self) -> int:
@@ -138,11 +188,11 @@ class FileState:
     def columns(self, names: Sequence[str]) -> pa.Table:
         """The columns `names` of every live file, in `ADD_SCHEMA`'s types.
 
-        Statistics are null where the log has them in types alone: `complete` makes their text.
+        Statistics are null where the log has only typed ones: `complete` formats their text.
         """
         schema = pa.schema([ADD_SCHEMA.field(name) for name in names])
         with self._lock:
-            tables = [part.live_columns(names).cast(schema) for part in self._parts]
+            tables = [part.live_columns(names).cast(schema) for part in self.parts]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def complete(self, names: Sequence[str], rows: pa.BooleanArray | None = None) -> pa.Table:
@@ -152,7 +202,7 @@ class FileState:
             rows = rows.combine_chunks()
         tables, start = [schema.empty_table()], 0
         with self._lock:
-            for part in self._parts:
+            for part in self.parts:
                 wanted = None if rows is None else rows.slice(start, part.num_live)
                 start += part.num_live
                 table = part.live_columns(names)
@@ -166,33 +216,32 @@ class FileState:
 
     def keys(self) -> list[pa.Array]:
         """The live keys, an array for each part."""
-        return [part.live_keys() for part in self._parts]
+        return [part.live_keys() for part in self.parts]
 
     def apply(self, frame: ActionFrame) -> FileState:
-        """The state once a newer frame has been heard."""
+        """The state after a newer frame."""
         if not frame.num_rows:
             return self
         frame = frame.reconciled()
         touched = frame.keys
-        parts = [part.without(touched) for part in self._parts]
+        parts = [part.without(touched) for part in self.parts]
         if frame.adds.num_rows:
-            parts.append(FilePart(TableSource(frame.adds), frame.add_keys))
+            parts.append(FilePart(source=TableSource(frame.adds), keys=frame.add_keys))
         return FileState(_merged(parts))
 
 
 def replay(base: Iterable[FilePart], frames: Iterable[ActionFrame]) -> FileState:
     """The live files of a checkpoint (its parts) and the frames after it, oldest first."""
-    parts, heard = list(base), list(frames)
-    if len(heard) > 1 and have_no_key_in_common(heard):
+    parts, newer = list(base), list(frames)
+    if len(newer) > 1 and have_no_key_in_common(newer):
         if parts:
-            touched = pa.concat_arrays([frame.keys for frame in heard])
+            touched = pa.concat_arrays([frame.keys for frame in newer])
             parts = [part.without(touched) for part in parts]
-        added = [FilePart(TableSource(f.adds), f.add_keys) for f in heard if f.adds.num_rows]
+        added = [
+            FilePart(source=TableSource(f.adds), keys=f.add_keys) for f in newer if f.adds.num_rows
+        ]
         return FileState([*parts, *added])
-    state = FileState(parts)
-    for frame in heard:
-        state = state.apply(frame)
-    return state
+    return reduce(FileState.apply, newer, FileState(parts))
 
 
 def _merged(parts: list[FilePart]) -> list[FilePart]:
@@ -202,7 +251,7 @@ def _merged(parts: list[FilePart]) -> list[FilePart]:
         names = ADD_SCHEMA.names
         table = pa.concat_tables([older.live_columns(names), newer.live_columns(names)])
         keys = pa.concat_arrays([older.live_keys(), newer.live_keys()])
-        parts.append(FilePart(TableSource(table.combine_chunks()), keys))
+        parts.append(FilePart(source=TableSource(table.combine_chunks()), keys=keys))
     return [part for part in parts if part.num_live]
 
 

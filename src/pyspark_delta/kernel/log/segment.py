@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from pyspark_delta.errors.table import CorruptLogError, TableNotFoundError, VersionNotFoundError
+from pyspark_delta.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
 from pyspark_delta.kernel.log.last_checkpoint import read_last_checkpoint
 from pyspark_delta.kernel.protocol.paths import (
     LOG_DIRECTORY,
@@ -21,7 +21,7 @@ from pyspark_delta.kernel.protocol.paths import (
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogFile:
     """A file of the log directory whose name has a meaning."""
 
@@ -34,7 +34,7 @@ class LogFile:
         return self.name.version
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFiles:
     """One complete checkpoint: a file, or all the parts of a multi-part one in order."""
 
@@ -43,11 +43,11 @@ class CheckpointFiles:
 
     @property
     def kind(self) -> LogFileKind:
-        """Which naming scheme it has; the content of a classic name may still be V2."""
+        """Its naming scheme; the content under a classic name may still be V2."""
         return self.files[0].name.kind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogListing:
     """Every meaningful file of the log directory from some version on, by kind."""
 
@@ -65,7 +65,7 @@ class LogListing:
         return max(versions, default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegment:
     """The files that make version `version`: a checkpoint, and the commits after it.
 
@@ -80,22 +80,10 @@ class LogSegment:
     checksum: LogFile | None  # the newest one that is not newer than `version`
     last: LogFile  # the file that made `version`: its time is the version's time
 
-    def then(self, commit: LogFile) -> LogSegment:
-        """The segment of the next version."""
-        return LogSegment(
-            version=commit.version,
-            checkpoint=self.checkpoint,
-            commits=(*self.commits, commit),
-            replay=(*self.replay, commit),
-            checksum=self.checksum,
-            last=commit,
-        )
-
 
 def list_log(store: LogStore, start: int = 0) -> LogListing:
-    """What the log directory holds from version `start` on."""
-    files = store.list_from(f"{LOG_DIRECTORY}/{start:020d}")
-    return sort_listing(files, start)
+    """The listing of the log directory from version `start` on."""
+    return sort_listing(store.list_from(f"{LOG_DIRECTORY}/{start:020d}"), start)
 
 
 def sort_listing(files: Iterable[FileInfo], start: int = 0) -> LogListing:
@@ -104,9 +92,9 @@ def sort_listing(files: Iterable[FileInfo], start: int = 0) -> LogListing:
     for info in files:
         name = parse_log_name(info.path.rpartition("/")[2])
         if name is not None:
-            by_kind[name.kind].append(LogFile(name, info))
-    for found in by_kind.values():
-        found.sort(key=lambda file: file.version)
+            by_kind[name.kind].append(LogFile(name=name, info=info))
+    for of_kind in by_kind.values():
+        of_kind.sort(key=lambda file: file.version)
     return LogListing(
         start=start,
         commits=tuple(by_kind[LogFileKind.COMMIT]),
@@ -121,17 +109,17 @@ def load_segment(
 ) -> LogSegment:
     """The segment of `version`, or of the newest; checkpoints with a file in `broken` are not used.
 
-    Such checkpoints mean that all of the log is looked at.
+    With such checkpoints the whole log is listed.
     """
     listing = list_log(store) if broken else list_log_for(store, version)
     return choose_segment(store, listing, version, broken)
 
 
 def list_log_for(store: LogStore, version: int | None) -> LogListing:
-    """A listing that `choose_segment` finds the segment of `version`, or of the newest, in.
+    """The listing that `choose_segment` needs for `version`, or for the newest.
 
-    The hint `_last_checkpoint` says where to begin; a listing that does not hold what it says is
-    made again from the start.
+    The listing begins at the hint `_last_checkpoint`; if the checkpoint of the hint is not in it,
+    the log is listed again from the start.
     """
     hint = read_last_checkpoint(store)
     if hint is not None and (version is None or hint.version <= version):
@@ -184,33 +172,27 @@ def _check_contiguous(
     target: int,
     latest: int,
 ) -> None:
-    # Counted, not compared with a range: one stray name may say version 2**63 - 1.
+    # Counted, not compared with a range: one stray file name may have version 2**63 - 1.
     if target >= 0 and len(commits) == target + 1 - first:
         return
     present = [file.version for file in commits]
-    if target > latest or target < 0:
-        raise VersionNotFoundError(
-            "DELTA_VERSION_NOT_FOUND",
-            userVersion=target,
-            earliest=earliest_version(listing),
-            latest=latest,
-        )
-    if first == 0 and (not present or present[0] != 0):
-        if target != latest:
-            earliest = earliest_version(listing)
-            if earliest < 0:  # there is no other version to ask for
-                raise VersionNotFoundError(
-                    "DELTA_NO_RECREATABLE_HISTORY_FOUND", logPath=f"{store.root_uri}/_delta_log"
-                )
-            raise VersionNotFoundError(
-                "DELTA_VERSION_NOT_FOUND", userVersion=target, earliest=earliest, latest=latest
-            )
+    earliest = earliest_version(listing)
+    lacks_start = first == 0 and present[:1] != [0]
+    if lacks_start and target == latest:
         raise CorruptLogError(
             "DELTA_TRUNCATED_TRANSACTION_LOG",
             path=commit_path(0),
             version=target,
             logRetentionKey="delta.logRetentionDuration",
             checkpointRetentionKey="delta.checkpointRetentionDuration",
+        )
+    if lacks_start and 0 <= target < latest and earliest < 0:  # no other version can be requested
+        raise VersionNotFoundError(
+            "DELTA_NO_RECREATABLE_HISTORY_FOUND", logPath=f"{store.root_uri}/_delta_log"
+        )
+    if lacks_start or not 0 <= target <= latest:
+        raise VersionNotFoundError(
+            "DELTA_VERSION_NOT_FOUND", userVersion=target, earliest=earliest, latest=latest
         )
     raise CorruptLogError(
         "DELTA_VERSIONS_NOT_CONTIGUOUS",
@@ -222,7 +204,7 @@ def _check_contiguous(
 
 
 def earliest_version(listing: LogListing) -> int:
-    """The oldest version of a full listing that can still be put together."""
+    """The oldest version of a full listing that can still be reconstructed."""
     commits = [file.version for file in listing.commits]
     if commits[:1] == [0]:
         return 0
@@ -237,29 +219,33 @@ def _ranges(versions: Sequence[int]) -> str:
             runs[-1][1] = version
         else:
             runs.append([version, version])
-    shown = [f"{a}" if a == b else f"{a}..{b}" for a, b in runs[:20]]
-    return "[" + ", ".join(shown) + (", ..." if len(runs) > 20 else "") + "]"
+    texts = [f"{a}" if a == b else f"{a}..{b}" for a, b in runs[:20]]
+    return "[" + ", ".join(texts) + (", ..." if len(runs) > 20 else "") + "]"
+
+
+_CHECKPOINT_KINDS = (
+    LogFileKind.CLASSIC_CHECKPOINT,
+    LogFileKind.MULTIPART_CHECKPOINT,
+    LogFileKind.UUID_CHECKPOINT,
+)
 
 
 def _complete_checkpoints(by_kind: dict[LogFileKind, list[LogFile]]) -> list[CheckpointFiles]:
     """Whole checkpoints, the one to prefer last: by version, then classic < parts < uuid."""
-    ranked: list[tuple[int, int, int, str, CheckpointFiles]] = []
-    for rank, kind in enumerate(
-        (
-            LogFileKind.CLASSIC_CHECKPOINT,
-            LogFileKind.MULTIPART_CHECKPOINT,
-            LogFileKind.UUID_CHECKPOINT,
-        )
-    ):
-        if kind is LogFileKind.MULTIPART_CHECKPOINT:
-            groups = _complete_sets(by_kind[kind])
-        else:
-            groups = [(file,) for file in by_kind[kind] if file.info.size > 0]
-        for files in groups:
-            whole = CheckpointFiles(files[0].version, files)
-            ranked.append((whole.version, rank, len(files), files[0].info.path, whole))
-    ranked.sort(key=lambda row: row[:4])
-    return [row[4] for row in ranked]
+    classic, parts, uuid = _CHECKPOINT_KINDS
+    sets = [
+        *((file,) for kind in (classic, uuid) for file in by_kind[kind] if file.info.size > 0),
+        *_complete_sets(by_kind[parts]),
+    ]
+    return sorted(
+        (CheckpointFiles(version=files[0].version, files=files) for files in sets),
+        key=lambda c: (
+            c.version,
+            _CHECKPOINT_KINDS.index(c.kind),
+            len(c.files),
+            c.files[0].info.path,
+        ),
+    )
 
 
 def _complete_sets(files: Sequence[LogFile]) -> list[tuple[LogFile, ...]]:
@@ -269,9 +255,9 @@ def _complete_sets(files: Sequence[LogFile]) -> list[tuple[LogFile, ...]]:
         if part is not None and parts is not None and 1 <= part <= parts:
             sets.setdefault((file.version, parts), {})[part] = file
     return [
-        tuple(found[part] for part in sorted(found))
-        for (_, parts), found in sets.items()
-        if len(found) == parts
+        tuple(by_part[part] for part in sorted(by_part))
+        for (_, parts), by_part in sets.items()
+        if len(by_part) == parts
     ]
 
 
@@ -280,22 +266,17 @@ def _cover(commits: Sequence[LogFile], compactions: Sequence[LogFile]) -> tuple[
     if not commits or not compactions:
         return tuple(commits)
     first, last = commits[0].version, commits[-1].version
-    farthest: dict[int, LogFile] = {}
+    farthest = {file.version: (file.version, file) for file in commits}  # version -> end, file
     for file in compactions:
         end = file.name.end_version
         if end is None or not first <= file.version < end <= last or not file.info.size:
             continue  # an empty one was never finished, or holds nothing that the commits lack
-        known = farthest.get(file.version)
-        if known is None or (known.name.end_version or 0) < end:
-            farthest[file.version] = file
+        if end > farthest[file.version][0]:
+            farthest[file.version] = (end, file)
     chosen: list[LogFile] = []
     version = first
     while version <= last:
-        compaction = farthest.get(version)
-        if compaction is not None and compaction.name.end_version is not None:
-            chosen.append(compaction)
-            version = compaction.name.end_version + 1
-        else:
-            chosen.append(commits[version - first])
-            version += 1
+        end, file = farthest[version]
+        chosen.append(file)
+        version = end + 1
     return tuple(chosen)

@@ -1,35 +1,37 @@
-"""`Snapshot`: one version of a table, immutable, loaded as far as somebody asks.
+"""`Snapshot`: one version of a table, immutable and loaded lazily.
 
 Protocol and metadata come from a version checksum where there is one; the file list is Arrow and
-its columns are fetched when they are named.  A broken checkpoint is left aside for an older one
-or for the commits themselves.
+its columns are fetched when they are requested.  Instead of a broken checkpoint, an older one or
+the commits themselves are read.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from html import escape
+from itertools import chain
 from threading import RLock
 from typing import Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.table import CorruptLogError
-from pyspark_delta.kernel.log.action_frame import ActionFrame
-from pyspark_delta.kernel.log.checkpoint_reader import (
+from pyspark_delta.errors import CorruptLogError, DeltaError
+from pyspark_delta.kernel.log.checkpoints.reader import (
     Checkpoint,
     checkpoint_parts,
     checkpoint_removes,
     open_checkpoint,
 )
 from pyspark_delta.kernel.log.checksum import VersionChecksum, is_same, read_checksum
-from pyspark_delta.kernel.log.commit_info import commit_info_of
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA, REMOVE_SCHEMA, file_keys
+from pyspark_delta.kernel.log.frames.action_frame import ActionFrame
+from pyspark_delta.kernel.log.frames.by_line import frames_from_commits
+from pyspark_delta.kernel.log.frames.file_actions import REMOVE_SCHEMA, file_keys
+from pyspark_delta.kernel.log.history import in_commit_timestamp
 from pyspark_delta.kernel.log.integrity import INTEGRITY, check_version
-from pyspark_delta.kernel.log.json_frames import frames_from_commits
-from pyspark_delta.kernel.log.replay import FileState, replay
+from pyspark_delta.kernel.log.replay import FileState, TableState, replay
 from pyspark_delta.kernel.log.segment import (
     LogFile,
     LogListing,
@@ -38,35 +40,25 @@ from pyspark_delta.kernel.log.segment import (
     list_log_for,
     load_segment,
 )
-from pyspark_delta.kernel.log.table_state import TableState
-from pyspark_delta.kernel.protocol.actions import (
-    DomainMetadata,
-    Metadata,
-    Protocol,
-    SetTransaction,
-)
+from pyspark_delta.kernel.log.table_files import TableFiles
+from pyspark_delta.kernel.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
 from pyspark_delta.kernel.protocol.features import check_readable
 from pyspark_delta.kernel.protocol.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     TRANSACTION_RETENTION,
     property_value,
 )
-from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.storage.base import LogStore
 
 logger = logging.getLogger(__name__)
 
-# So many frames may wait before they are folded into the file state unasked.
+# So many frames may be pending before they are applied to the file state.
 _MOST_PENDING_FRAMES = 64
 _T = TypeVar("_T")
 
 
-class Snapshot:
-    """A table at one version.
-
-    `files` is every live file as an Arrow table; `files_with` gives only the columns named, which
-    spares reading statistics that nobody looks at; `adds` is what add actions are made of.
-    """
+class Snapshot(TableFiles):
+    """A table at one version."""
 
     def __init__(
         self,
@@ -80,11 +72,11 @@ class Snapshot:
         in_commit_timestamp: int | None = None,
         verify: bool = True,
     ) -> None:
-        self.store = store
-        self.version = version
-        self._last = last
+        super().__init__(store, version)
+        self.last_commit = last
+        """The file that made this version."""
         self._now_ms = now_ms
-        self._segment_found = segment
+        self._segment = segment
         self._checksum = checksum
         self._in_commit_timestamp = in_commit_timestamp
         self._verifies = verify
@@ -109,8 +101,8 @@ class Snapshot:
     ) -> Self:
         """The snapshot of `version`, or of the newest, from what the log directory holds.
 
-        `listing` is one of `list_log_for`, for who has it already.  Without `verify` no checksum
-        file is read, neither as a short cut nor to hold the log against it.
+        `listing` is a result of `list_log_for`, if the caller has one.  Without `verify` no
+        checksum file is read, neither as a short cut nor to validate the log.
         """
         if listing is None:
             listing = list_log_for(store, version)
@@ -140,8 +132,8 @@ class Snapshot:
     ) -> Self:
         """The snapshot of a newer version, given the frame of all commits in between.
 
-        `may_have_checksum` for commits of others, which its files are held against when they are
-        needed.
+        `may_have_checksum` is for commits of other writers: the files are validated against the
+        checksum when they are needed.
         """
         newer = type(self)(
             self.store,
@@ -152,51 +144,34 @@ class Snapshot:
             verify=self._verifies,
         )
         with self._lock:
-            # What a checksum gave can stand in for replay only while it holds everything.
+            # A checksum can replace replay only if it holds the whole state.
             if self._state is None and self._checksum is not None:
-                self._state = _state_of_checksum(self._checksum)
+                self._state = self._checksum.whole_state
             if self._state is not None:
                 newer._state = self._state.apply(frame.others)
             base, frames = self._pending or (self._file_state, ())
             if base is not None:
                 newer._pending = (base, (*frames, frame))
-                # A commit that was not checked is still pending.
+                # A commit that was not validated is still pending.
                 is_unchecked = self._pending is not None and self._looks_for_checksum
                 newer._looks_for_checksum = self._verifies and (may_have_checksum or is_unchecked)
                 if len(frames) >= _MOST_PENDING_FRAMES:
-                    newer._pending = (_folded(*newer._pending), ())
+                    newer._pending = (reduce(FileState.apply, (*frames, frame), base), ())
         if any(isinstance(action, Protocol) for action in frame.others):
             check_readable(newer.protocol, self.store.root_uri)
         return newer
 
-    # What the table is.
-
-    @property
-    def protocol(self) -> Protocol:
-        """What a client must understand to use the table."""
-        return self._protocol_and_metadata()[0]
-
-    @property
-    def metadata(self) -> Metadata:
-        """Schema, partitioning and properties."""
-        return self._protocol_and_metadata()[1]
-
-    @property
-    def schema(self) -> StructType:
-        """The table's schema, partition columns included."""
-        return self.metadata.schema
-
     @property
     def transactions(self) -> Mapping[str, SetTransaction]:
         """The last transaction of each application, but for those the table lets expire."""
-        found = self._table_state().transactions
+        transactions = self._table_state().transactions
         retention = property_value(self.metadata.configuration, TRANSACTION_RETENTION)
         if retention is None:
-            return found
+            return transactions
         oldest = self._now_ms() - retention
         return {
             app_id: txn
-            for app_id, txn in found.items()
+            for app_id, txn in transactions.items()
             if txn.last_updated is None or txn.last_updated > oldest
         }
 
@@ -210,69 +185,30 @@ class Snapshot:
         """When the version was made, in ms: its in-commit timestamp, else its file's time."""
         if property_value(self.metadata.configuration, ENABLE_IN_COMMIT_TIMESTAMPS):
             with self._lock:
+                if self._in_commit_timestamp is None and self._checksum is not None:
+                    self._in_commit_timestamp = self._checksum.in_commit_timestamp
                 if self._in_commit_timestamp is None:
-                    self._in_commit_timestamp = self._read_in_commit_timestamp()
+                    data = self.store.read(self.last_commit.info.path)
+                    self._in_commit_timestamp = in_commit_timestamp(self.last_commit, data)
                 return self._in_commit_timestamp
-        return self._last.info.modified_ms
-
-    # Its files.
-
-    @property
-    def files(self) -> pa.Table:
-        """Every live file, with all columns of an add action, as the log has them.
-
-        A checkpoint may have statistics in types alone; `stats` is null then, for the text of
-        millions of files takes longer to make, and more memory, than all else of them.
-        """
-        return self._without_broken_checkpoints(lambda: self.file_state.columns(ADD_SCHEMA.names))
-
-    @property
-    def adds(self) -> pa.Table:
-        """As `files`, with all statistics as text: the whole of what add actions say."""
-        return self.files_with(ADD_SCHEMA.names)
-
-    def files_with(self, columns: Sequence[str]) -> pa.Table:
-        """Every live file, with the add columns named, and all statistics as text."""
-        return self._without_broken_checkpoints(lambda: self.file_state.complete(columns))
-
-    @property
-    def num_files(self) -> int:
-        """How many files are live."""
-        return self.file_state.num_files
-
-    @property
-    def size_in_bytes(self) -> int:
-        """The sum of the live files' sizes."""
-        return self._without_broken_checkpoints(lambda: self.file_state.size_in_bytes)
-
-    @property
-    def file_state(self) -> FileState:
-        """The live files as replay keeps them."""
-        return self._without_broken_checkpoints(self._resolved_files)
+        return self.last_commit.info.modified_ms
 
     def tombstones(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The removed files that the log still knows, newest removal of each."""
         names = REMOVE_SCHEMA.names if columns is None else list(columns)
-        return self._without_broken_checkpoints(self._read_tombstones).select(names)
+        return self._loaded(self._read_tombstones).select(names)
 
     @property
     def segment(self) -> LogSegment:
         """The log files that make this version."""
         with self._lock:
-            if self._segment_found is None:
-                self._segment_found = load_segment(
-                    self.store, self.version, broken=frozenset(self._broken)
-                )
-            return self._segment_found
-
-    @property
-    def last_commit(self) -> LogFile:
-        """The file that made this version."""
-        return self._last
+            if self._segment is None:
+                self._segment = load_segment(self.store, self.version, broken=self._broken)
+            return self._segment
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the file state is in memory, so that asking for it costs no I/O."""
+        """Whether the file state is in memory, so that it costs no I/O."""
         return self._file_state is not None or self._pending is not None
 
     def __repr__(self) -> str:
@@ -289,38 +225,33 @@ class Snapshot:
         cells = "".join(f"<tr><th>{key}</th><td>{_escaped(v)}</td></tr>" for key, v in rows.items())
         return f"<table><caption>{_escaped(self.store.root_uri)}</caption>{cells}</table>"
 
-    # Loading.
-
     def _protocol_and_metadata(self) -> tuple[Protocol, Metadata]:
         with self._lock:
-            if self._state is not None:
-                return self._state.checked(self.version)
-            checksum = self._checksum
-            if checksum is not None and checksum.protocol and checksum.metadata:
-                return checksum.protocol, checksum.metadata
+            if self._state is None and self._checksum is not None:
+                protocol, metadata = self._checksum.protocol, self._checksum.metadata
+                if protocol is not None and metadata is not None:
+                    return protocol, metadata
             return self._table_state().checked(self.version)
 
     def _table_state(self) -> TableState:
         with self._lock:
             if self._state is None:
-                known = None if self._checksum is None else _state_of_checksum(self._checksum)
-                self._state = known or self._without_broken_checkpoints(self._replayed_state)
+                known = None if self._checksum is None else self._checksum.whole_state
+                self._state = known or self._loaded(self._replayed_state)
             return self._state
 
     def _replayed_state(self) -> TableState:
-        state = TableState()
         checkpoint = self._opened_checkpoint()
-        if checkpoint is not None:
-            state = state.apply(checkpoint.state_actions)
-        for frame in self._read_frames():
-            state = state.apply(frame.others)
-        return state
+        oldest = () if checkpoint is None else checkpoint.state_actions
+        newer = (frame.others for frame in self._read_frames())
+        return TableState().apply(chain(oldest, *newer))
 
     def _resolved_files(self) -> FileState:
         with self._lock:
             if self._file_state is None:
                 if self._pending is not None:
-                    base = _folded(*self._pending)
+                    base, frames = self._pending
+                    base = reduce(FileState.apply, frames, base)
                     if self._looks_for_checksum:
                         self._checksum = read_checksum(self.store, self.version)
                         self._verify(self._state, base)
@@ -356,8 +287,8 @@ class Snapshot:
         return self._checkpoint
 
     def _read_tombstones(self) -> pa.Table:
-        """Tombstones of a fresh segment: they are not kept in memory, and few ask for them."""
-        segment = load_segment(self.store, self.version, broken=frozenset(self._broken))
+        """Tombstones, read again from the segment: being rarely needed, they are not cached."""
+        segment = load_segment(self.store, self.version, broken=self._broken)
         root_uri = self.store.root_uri
         table = REMOVE_SCHEMA.empty_table()
         if segment.checkpoint is not None:
@@ -365,49 +296,35 @@ class Snapshot:
         paths = [file.info.path for file in segment.replay]
         contents = self.store.read_many(paths)
         if not table.num_rows and not any(b'"remove"' in data for data in contents):
-            return table  # all that commits could do is take tombstones back
+            return table  # without removes, the commits could only take tombstones back
         commits = zip(paths, contents, strict=True)
         for frame in map(ActionFrame.reconciled, frames_from_commits(commits, root_uri)):
             known = pc.is_in(file_keys(table, root_uri), value_set=frame.keys)
             table = pa.concat_tables([table.filter(pc.invert(known)), frame.removes])
         return table
 
-    def _read_in_commit_timestamp(self) -> int:
-        if self._checksum is not None and self._checksum.in_commit_timestamp is not None:
-            return self._checksum.in_commit_timestamp
-        info = commit_info_of(self._last.info.path, self.store.read(self._last.info.path))
-        if info is None or info.in_commit_timestamp is None:
-            raise CorruptLogError(
-                "DELTA_MISSING_COMMIT_TIMESTAMP"
-                if info is not None
-                else "DELTA_MISSING_COMMIT_INFO",
-                featureName="inCommitTimestamp",
-                version=self.version,
-            )
-        return info.in_commit_timestamp
-
     def _verify(self, state: TableState | None, files: FileState) -> None:
-        """Hold the log against the checksum file; CorruptLogError names what is damaged."""
+        """Validate the log against the checksum file; CorruptLogError names the damaged file."""
         try:
             if self._checksum is not None:
                 check_version(
                     self.store, self.version, self._checksum, state, files, broken=self._broken
                 )
-            # What an older checksum file gave, and a refresh went on from, must hold as well.
+            # Values that a refresh took over from an older checksum file must agree as well.
             for name in ("protocol", "metadata"):
-                said, found = getattr(self._state, name, None), getattr(state, name, None)
-                if said is not None and not is_same(said, found):
+                recorded, actual = getattr(self._state, name, None), getattr(state, name, None)
+                if recorded is not None and not is_same(recorded, actual):
                     raise CorruptLogError(
                         INTEGRITY,
                         version=self.version,
                         mismatchStringOpt=f"its {name} differs from that of a checksum file",
                     )
         except CorruptLogError:
-            # Once the file is restored, the log is to be read anew.
+            # Once the damaged file is restored, the log must be read again.
             self._checkpoint = self._frames = self._pending = None
             raise
 
-    def _without_broken_checkpoints(self, load: Callable[[], _T]) -> _T:
+    def _loaded(self, load: Callable[[], _T]) -> _T:
         """`load()`, again without each checkpoint that turns out to be broken."""
         with self._lock:
             while True:
@@ -427,34 +344,12 @@ class Snapshot:
             raise error
         self._broken |= broken
         try:
-            self._segment_found = load_segment(
-                self.store, self.version, broken=frozenset(self._broken)
-            )
+            self._segment = load_segment(self.store, self.version, broken=self._broken)
         except DeltaError:
             raise error from None
         logger.warning("going on without a broken checkpoint: %s", error)
         self._checkpoint = self._frames = self._file_state = self._pending = self._state = None
 
 
-def _state_of_checksum(checksum: VersionChecksum) -> TableState | None:
-    """The whole table state, when the checksum file holds all of it."""
-    if checksum.protocol is None or checksum.metadata is None:
-        return None
-    if checksum.set_transactions is None or checksum.domain_metadata is None:
-        return None
-    return TableState(
-        checksum.protocol,
-        checksum.metadata,
-        {txn.app_id: txn for txn in checksum.set_transactions},
-        {domain.domain: domain for domain in checksum.domain_metadata},
-    )
-
-
-def _folded(base: FileState, frames: tuple[ActionFrame, ...]) -> FileState:
-    for frame in frames:
-        base = base.apply(frame)
-    return base
-
-
 def _escaped(value: object) -> str:
-    return str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escape(str(value), quote=False)

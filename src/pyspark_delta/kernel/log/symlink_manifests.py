@@ -1,11 +1,12 @@
-"""Manifests of symlink format: lists of a table's files, for engines that know no Delta.
+"""Symlink format manifests: lists of a table's files, for engines that do not know Delta.
 
 There is one for each partition, `_symlink_format_manifest/p=1/manifest`, and its lines are the
-addresses of data files.  Its readers know neither deletion vectors nor column mapping, so tables
-with either have none.  PROTOCOL.md does not speak of them; delta-spark's hook of that name does.
+URIs of data files.  Its readers know neither deletion vectors nor column mapping, so tables with
+either have none.  PROTOCOL.md does not define manifests; delta-spark's hook of that name does.
 
-A commit changes only the manifests of its own partitions.  So that one whose writer died before it
-got there is not passed over for ever, a note in the log's directory says how far they have come.
+A commit changes only the manifests of its own partitions.  A note in the log's directory records
+the version that the manifests have reached, so that a commit whose writer died before it updated
+them is made good later.
 
 >>> manifest_path("p=1")
 '_symlink_format_manifest/p=1/manifest'
@@ -15,15 +16,15 @@ got there is not passed over for ever, a note in the log's directory says how fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.errors.storage import FileMissingError
-from pyspark_delta.errors.table import OperationNotAllowedError
-from pyspark_delta.kernel.log.frames import canonical_paths
+from pyspark_delta.errors import FileMissingError, OperationNotAllowedError
+from pyspark_delta.kernel.log.frames.file_actions import canonical_paths
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY, ColumnMappingMode
@@ -54,12 +55,16 @@ def write_manifests(snapshot: Snapshot) -> None:
 def update_manifests(snapshot: Snapshot, touched: Iterable[StringMap] | None, version: int) -> None:
     """Write the manifests of the partitions that the commit of a version touched.
 
-    `touched` are the partition values of files that were added or removed.  When that is not known,
-    or commits before it have not come to write theirs, all manifests are written.
+    `touched` are the partition values of files that were added or removed.  When they are unknown,
+    or earlier commits have not updated their manifests, all manifests are written.
     """
     last = _noted(snapshot.store)
     is_next = last is not None and last >= version - 1
-    if touched is None or not is_next or not has_manifests(snapshot):
+    if (
+        touched is None
+        or not is_next
+        or next(iter(snapshot.store.list_recursive(MANIFEST_DIRECTORY)), None) is None
+    ):
         write_manifests(snapshot)
         return
     check_no_mapping(snapshot)
@@ -73,13 +78,8 @@ def update_manifests(snapshot: Snapshot, touched: Iterable[StringMap] | None, ve
         _note(snapshot.store, version)
 
 
-def has_manifests(snapshot: Snapshot) -> bool:
-    """Whether somebody has asked for manifests before."""
-    return next(iter(snapshot.store.list_recursive(MANIFEST_DIRECTORY)), None) is not None
-
-
 def check_manifests_possible(snapshot: Snapshot) -> None:
-    """Refuse tables whose files alone do not say which rows they have."""
+    """Raise if the table's rows cannot be read from its data files alone."""
     vectors = snapshot.files_with(["deletionVector"]).column("deletionVector")
     if vectors.null_count != len(vectors):
         raise OperationNotAllowedError("DELTA_UNSUPPORTED_GENERATE_WITH_DELETION_VECTORS")
@@ -87,7 +87,7 @@ def check_manifests_possible(snapshot: Snapshot) -> None:
 
 
 def check_no_mapping(snapshot: Snapshot) -> None:
-    """Refuse tables whose columns have other names in files."""
+    """Raise if the table's columns have other names in its files."""
     mode = ColumnMappingMode.parse(snapshot.metadata.configuration.get(MODE_KEY))
     if mode is not ColumnMappingMode.NONE:
         raise OperationNotAllowedError("DELTA_UNSUPPORTED_MANIFEST_GENERATION_WITH_COLUMN_MAPPING")
@@ -99,7 +99,7 @@ def manifest_path(directory: str) -> str:
 
 
 def plain_location(uri: str) -> str:
-    """An address as manifests have it: decoded, and as Hadoop spells a local one."""
+    """A URI as manifests spell it: decoded, and a local one in Hadoop's form."""
     scheme, _, rest = uri.partition("://")
     authority, _, path = rest.partition("/")
     host = f"//{authority}" if authority else ""
@@ -120,7 +120,7 @@ def _note(store: LogStore, version: int) -> None:
 
 
 def _write(snapshot: Snapshot, files: pa.Table, only: set[str] | None = None) -> set[str]:
-    """Write the manifests of `files`, of some partitions or of all; the paths of those there are.
+    """Write the manifests of `files`, of some partitions or of all, and return their paths.
 
     A table without partitions has one even when it has no files.
     """
@@ -134,7 +134,7 @@ def _write(snapshot: Snapshot, files: pa.Table, only: set[str] | None = None) ->
     return set(contents)
 
 
-def _contents(snapshot: Snapshot, files: pa.Table) -> dict[str, Sequence[str]]:
+def _contents(snapshot: Snapshot, files: pa.Table) -> dict[str, list[str]]:
     """The lines of each manifest, by its path."""
     if not files.num_rows:
         return {}
@@ -144,7 +144,7 @@ def _contents(snapshot: Snapshot, files: pa.Table) -> dict[str, Sequence[str]]:
     table = pa.table(
         {
             "line": _lines(files, snapshot.store.root_uri),
-            "all": pa.repeat(0, files.num_rows),  # something to group by where nothing else is
+            "all": pa.repeat(0, files.num_rows),  # the group key of a table without partitions
             **{
                 name: pc.map_lookup(values, pa.scalar(column), "first")
                 for name, column in zip(names, columns, strict=True)
@@ -152,15 +152,14 @@ def _contents(snapshot: Snapshot, files: pa.Table) -> dict[str, Sequence[str]]:
         }
     )
     grouped = table.group_by(["all", *names]).aggregate([("line", "list")])
-    found: dict[str, Sequence[str]] = {}
+    contents: dict[str, list[str]] = defaultdict(list)
     for row in grouped.to_pylist():
         of_partition: Mapping[str, str | None] = {
             column: row[name] for name, column in zip(names, columns, strict=True)
         }
-        path = manifest_path(partition_directory(columns, of_partition))
         # Null and the empty text are one partition.
-        found[path] = [*found.get(path, ()), *row["line_list"]]
-    return found
+        contents[manifest_path(partition_directory(columns, of_partition))] += row["line_list"]
+    return contents
 
 
 def _lines(files: pa.Table, root_uri: str) -> pa.Array:

@@ -1,7 +1,7 @@
-"""`TableLog`: the log of one table as readers see it: newest snapshot, older ones, changes.
+"""`TableLog`: the log of one table for readers: newest snapshot, older versions, history.
 
-Holding version N, a refresh asks for N+1 and nothing else: what it costs depends on what is new,
-not on how long the log is.  Writing is `txn`'s affair.
+A refresh from version N looks only at later commits, so that its cost depends on what is new and
+not on the length of the log.  Writing is in `txn`.
 """
 
 from __future__ import annotations
@@ -9,29 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from threading import RLock
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.storage import FileMissingError, StorageError
-from pyspark_delta.errors.table import TableNotFoundError
-from pyspark_delta.kernel.log.commit_info import commit_info_of
-from pyspark_delta.kernel.log.commit_lines import actions_from_json
+from pyspark_delta.errors import DeltaError, FileMissingError, StorageError, TableNotFoundError
+from pyspark_delta.kernel.log.frames.by_line import frames_from_commits
+from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.history import (
-    commits_to_tell,
+    commit_info_of,
+    commits_for_history,
     read_history,
-    version_at_time,
-    version_from_time,
+    times_around,
 )
-from pyspark_delta.kernel.log.json_frames import frames_from_commits
-from pyspark_delta.kernel.log.segment import LogFile, LogListing, list_log
+from pyspark_delta.kernel.log.segment import LogFile, LogListing, earliest_version, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.actions import Action, CommitInfo
-from pyspark_delta.kernel.protocol.paths import (
-    LOG_DIRECTORY,
-    LogFileKind,
-    LogName,
-    commit_path,
-)
-from pyspark_delta.kernel.protocol.timestamps import parse_timestamp
+from pyspark_delta.kernel.protocol.commit_times import parse_commit_time, version_at, version_from
+from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY, LogFileKind, LogName, commit_path
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
 
 
@@ -50,13 +42,13 @@ class TableLog:
         self.store = store
         self.now_ms = now_ms
         self.verify_checksums = verify_checksums
-        """Whether a version must be what its checksum file says; without, none is read."""
+        """Whether versions are validated against their checksum files; if not, none is read."""
         self._lock = RLock()
         self._snapshot: Snapshot | None = None
 
     @property
     def data_path(self) -> str:
-        """The URI of the table's directory, which data files are in."""
+        """The URI of the table's directory, which contains the data files."""
         return self.store.root_uri
 
     @property
@@ -65,7 +57,7 @@ class TableLog:
         if self._snapshot is not None:
             return True
         try:
-            # Whoever asks opens the table next: the snapshot is kept, and the log listed once.
+            # The caller opens the table next: the snapshot is kept, and the log listed once.
             return self.snapshot.version >= 0
         except TableNotFoundError:
             return False
@@ -76,7 +68,7 @@ class TableLog:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The newest version as of the last look; the first one looks."""
+        """The newest version as of the last refresh; the first call loads it."""
         with self._lock:
             if self._snapshot is None:
                 self._snapshot = self._load()
@@ -91,7 +83,7 @@ class TableLog:
             look = self._probe if self.store.probes_cheaply else self._listed
             newer = look(current)
             if newer is None:
-                # The version we hold is gone or another's: the table was made anew.
+                # The current version is gone or has another commit: the table was created anew.
                 self._snapshot = None
                 return self.snapshot
             self._snapshot = newer
@@ -117,13 +109,13 @@ class TableLog:
     ) -> Snapshot:
         """The table as it was at a version, or at a time (ms since the epoch, or text in `zone`).
 
-        `listing` is one of `list_log_for` that version, for who has it already.
+        `listing` is a result of `list_log_for` that version, if the caller has one.
         """
         if (version is None) == (timestamp is None):
             raise ValueError("give either a version or a timestamp")
         if timestamp is not None:
             listing = list_log(self.store)
-            version = self._version_at(timestamp, listing, zone=zone)
+            version = self.version_at(timestamp, zone=zone, listing=listing)
         with self._lock:
             current = self._snapshot
         if current is not None and current.version == version:
@@ -139,61 +131,50 @@ class TableLog:
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """The provenance of each commit, newest first, with its version and time filled in."""
         snapshot = self.update()
-        commits = commits_to_tell(self.store, snapshot.version, limit)
+        commits = commits_for_history(self.store, snapshot.version, limit)
         if not commits:
             raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=self.store.root_uri)
         return read_history(self.store, commits, limit, snapshot.metadata.configuration)
 
     def version_at(
-        self, timestamp: int | str, *, can_return_last: bool = False, zone: str = "UTC"
+        self,
+        timestamp: int | str,
+        *,
+        can_return_last: bool = False,
+        zone: str = "UTC",
+        listing: LogListing | None = None,
     ) -> int:
-        """The version that was the newest at a time: ms since the epoch, or text in `zone`."""
-        return self._version_at(
-            timestamp, list_log(self.store), can_return_last=can_return_last, zone=zone
-        )
+        """The version that was the newest at a time: ms since the epoch, or text in `zone`.
+
+        Only versions that can still be reconstructed count.  `listing` is one of the whole log.
+        """
+        at = parse_commit_time(timestamp, zone) if isinstance(timestamp, str) else timestamp
+        listing = list_log(self.store) if listing is None else listing
+        properties, earliest = self._newest_properties(listing), max(earliest_version(listing), 0)
+        times, latest = times_around(self.store, listing, properties, at, earliest=earliest)
+        return version_at(times, at, can_return_last=can_return_last, latest=latest, zone=zone)
 
     def version_from(
         self, timestamp: int | str, *, can_exceed_latest: bool = False, zone: str = "UTC"
     ) -> int:
         """The first version that was made at a time or after it: ms or text, as in `version_at`.
 
-        All commits in the log count, also those from before its first checkpoint.
+        All commits in the log count, also those from before its first checkpoint: a reader of
+        commits needs no version that can be reconstructed.
         """
-        at = parse_timestamp(timestamp, zone) if isinstance(timestamp, str) else timestamp
+        at = parse_commit_time(timestamp, zone) if isinstance(timestamp, str) else timestamp
         listing = list_log(self.store)
-        return version_from_time(
-            self.store,
-            listing,
-            self._times_metadata(listing),
-            at,
-            can_exceed_latest=can_exceed_latest,
-            zone=zone,
+        times, latest = times_around(self.store, listing, self._newest_properties(listing), at)
+        return version_from(
+            times, at, can_exceed_latest=can_exceed_latest, latest=latest, zone=zone
         )
 
     def ensure_log_directory_exist(self) -> None:
         """Make the log directory, where the store has directories."""
         self.store.make_directory(LOG_DIRECTORY)
 
-    def _version_at(
-        self,
-        timestamp: int | str,
-        listing: LogListing,
-        *,
-        can_return_last: bool = False,
-        zone: str = "UTC",
-    ) -> int:
-        at = parse_timestamp(timestamp, zone) if isinstance(timestamp, str) else timestamp
-        return version_at_time(
-            self.store,
-            listing,
-            self._times_metadata(listing),
-            at,
-            can_return_last=can_return_last,
-            zone=zone,
-        )
-
-    def _times_metadata(self, listing: LogListing) -> dict[str, str | None]:
-        """The properties of the newest version, which `listing`, of the whole log, tells of."""
+    def _newest_properties(self, listing: LogListing) -> dict[str, str | None]:
+        """The properties of the newest version in `listing`, which covers the whole log."""
         with self._lock:
             if self._snapshot is None:
                 self._snapshot = self._load(listing=listing)
@@ -202,22 +183,18 @@ class TableLog:
 
     def _load(self, version: int | None = None, listing: LogListing | None = None) -> Snapshot:
         return self.snapshot_type.load(
-            self.store,
-            version,
-            now_ms=self.now_ms,
-            listing=listing,
-            verify=self.verify_checksums,
+            self.store, version, now_ms=self.now_ms, listing=listing, verify=self.verify_checksums
         )
 
     def _probe(self, current: Snapshot) -> Snapshot | None:
-        """The newest version by asking for one file after the other; None when ours is gone."""
+        """The newest version, by reading one commit after the other; None if `current` is gone."""
         last = current.last_commit
         try:
             if self.store.stat(last.info.path) != last.info:
                 return None
         except FileMissingError:
             return None
-        found: list[tuple[LogFile, bytes]] = []
+        newer: list[tuple[LogFile, bytes]] = []
         version = current.version + 1
         while True:
             path = commit_path(version)
@@ -227,14 +204,14 @@ class TableLog:
             except FileMissingError:
                 break
             if len(data) != info.size:
-                # Half a commit must not pass for a whole one: a full look reads it again.
+                # Half a commit must not pass for a whole one: a full load reads it again.
                 return None
-            found.append((_commit_file(version, info), data))
+            newer.append((_commit_file(version, info), data))
             version += 1
-        return self._then(current, found, may_have_checksum=True) if found else current
+        return self._then(current, newer, may_have_checksum=True) if newer else current
 
     def _listed(self, current: Snapshot) -> Snapshot | None:
-        """The newest version by one listing from ours on; None when ours is gone."""
+        """The newest version, found by one listing from `current` on; None if `current` is gone."""
         listing = list_log(self.store, current.version)
         last = current.last_commit
         same = [file for file in listing.commits if file.version == current.version]
@@ -246,28 +223,27 @@ class TableLog:
             return current if beyond is None or beyond <= current.version else None
         expected = range(current.version + 1, current.version + 1 + len(newer))
         if [file.version for file in newer] != list(expected):
-            return None  # a full look tells a gap from a cleaned log
+            return None  # only a full listing distinguishes a gap from a cleaned log
         contents = self.store.read_many([file.info.path for file in newer])
         has_checksum = any(file.version == newer[-1].version for file in listing.checksums)
-        found = list(zip(newer, contents, strict=True))
-        return self._then(current, found, may_have_checksum=has_checksum)
+        commits = list(zip(newer, contents, strict=True))
+        return self._then(current, commits, may_have_checksum=has_checksum)
 
     def _then(
         self,
         current: Snapshot,
-        found: list[tuple[LogFile, bytes]],
+        commits: list[tuple[LogFile, bytes]],
         *,
         may_have_checksum: bool = False,
     ) -> Snapshot:
-        root_uri = self.store.root_uri
-        commits = [(file.info.path, data) for file, data in found]
-        newest, data = found[-1]
+        newest, data = commits[-1]
         info = commit_info_of(newest.info.path, data)
         stamp = None if info is None else info.in_commit_timestamp
-        for frame in frames_from_commits(commits, root_uri):
+        contents = ((file.info.path, data) for file, data in commits)
+        for frame in frames_from_commits(contents, self.store.root_uri):
             current = current.then(newest, frame, stamp, may_have_checksum=may_have_checksum)
         return current
 
 
 def _commit_file(version: int, info: FileInfo) -> LogFile:
-    return LogFile(LogName(LogFileKind.COMMIT, version), info)
+    return LogFile(name=LogName(kind=LogFileKind.COMMIT, version=version), info=info)

@@ -1,1 +1,1 @@
-"""Operations that move no rows."""
+"""Operations on tables that write no data files."""

@@ -1,7 +1,7 @@
-"""Shallow clones: a table of its own whose files are another table's.
+"""Shallow clones: independent tables whose data files are those of another table.
 
-The clone's log names the files by their URIs; nothing is copied, and nothing that happens to the
-clone touches them.  Rows get new ids.  Which places a reader lets the log name is his decision.
+The clone's log names the files by their URIs; no data is copied, and no change to the clone touches
+them.  Rows get new ids.  Each reader decides which places outside of the table a log may name.
 PROTOCOL.md, "Add File and Remove File" and "Deletion Vectors".
 """
 
@@ -16,14 +16,15 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.errors.table import InvalidActionsError, OperationNotAllowedError, SchemaError
-from pyspark_delta.kernel.log.frames import (
+from pyspark_delta.errors import InvalidActionsError, OperationNotAllowedError, SchemaError
+from pyspark_delta.kernel.log.frames.file_actions import (
     ADD_SCHEMA,
     DELETION_VECTOR,
     add_files,
     canonical_paths,
 )
 from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
 from pyspark_delta.kernel.protocol.actions import (
     Action,
     AddFile,
@@ -37,26 +38,26 @@ from pyspark_delta.kernel.protocol.feature_upgrade import merged
 from pyspark_delta.kernel.protocol.operations import Operation
 from pyspark_delta.kernel.protocol.properties import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from pyspark_delta.kernel.protocol.row_tracking import assigns_row_ids
-from pyspark_delta.kernel.scan.vectors import descriptor_of
-from pyspark_delta.kernel.txn.definition import mapping_mode
+from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 
 NO_VERSION = -1
-"""The version of a source that is no Delta table."""
+"""The version of a source that is not a Delta table."""
 
 _HAS_SCHEME = r"^[A-Za-z][A-Za-z0-9+.\-]*:"
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/]*)?")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_\-!.~'()*,;:$&+=/@]")
 _PLAIN_NAME = r"^[A-Za-z0-9_\-.=]*$"
-# Named anew for each table: the files have values there that are the source's rows' ids.
+# Each clone gets new names for these columns: the files hold the source's row ids in them.
 _OWN_PROPERTIES = (ROW_ID_COLUMN.key, ROW_COMMIT_VERSION_COLUMN.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloneSource:
-    """What is cloned: its definition, and how large it is.
+    """The source of a clone: its definition and its size.
 
-    `name` is how the history calls it.  What is no Delta table has no `protocol`, and NO_VERSION.
+    `name` is its name in the history.  A source of another format has no `protocol`, and
+    NO_VERSION.
     """
 
     name: str
@@ -69,7 +70,7 @@ class CloneSource:
 
     @property
     def metrics(self) -> dict[str, int]:
-        """What the history and the command's result say; nothing is copied."""
+        """The metrics for the history and the command's result; no bytes are copied."""
         return {
             "sourceTableSize": self.num_bytes,
             "sourceNumOfFiles": self.num_files,
@@ -89,10 +90,10 @@ def define_clone(
     allow_downgrade: bool = False,
     replaces_files: bool = False,
 ) -> tuple[DomainMetadata, ...]:
-    """Let `txn` make its table the definition of `source`; the domains to be written with it.
+    """Give the table of `txn` the definition of `source`; returns the domains to commit with it.
 
-    `properties` stand in the place of the source's.  A table that is there already must be empty,
-    unless `replaces_files`, and keeps its id and its comment.
+    `properties` replace those of the source.  An existing table must be empty, unless
+    `replaces_files`, and keeps its id and its comment.
     """
     target = txn.snapshot
     if target is not None and target.num_files and not replaces_files:
@@ -117,8 +118,7 @@ def cloned_files(snapshot: Snapshot, location: str) -> pa.Table:
 
     `location` is where the version's table is, decoded and as its users spell it.
     """
-    files = snapshot.adds
-    root_uri = snapshot.store.root_uri
+    files, root_uri = snapshot.adds, snapshot.store.root_uri
     nothing = pa.nulls(files.num_rows, pa.int64())
     columns = {
         "path": absolute_paths(files.column("path").combine_chunks(), root_uri, location),
@@ -134,13 +134,13 @@ def cloned_files(snapshot: Snapshot, location: str) -> pa.Table:
 
 
 def absolute_paths(paths: pa.Array, root_uri: str, location: str) -> pa.Array:
-    """Paths of a log as URIs: below `location`, unless they say themselves where they are.
+    """Paths of a log as absolute URIs; relative ones are below `location`.
 
     Spelled as Spark spells `_metadata.file_path`, for delta-spark compares them letter by letter.
     """
     if not len(paths):
         return paths
-    # With a slash in front there is a directory always, if only an empty one.
+    # With a slash in front every path has a directory, if only an empty one.
     slashed = pc.binary_join_element_wise("", canonical_paths(paths, root_uri), "/")
     parts = pc.split_pattern(slashed, "/", max_splits=1, reverse=True)
     directories = pc.list_element(parts, 0).dictionary_encode()
@@ -155,12 +155,12 @@ def absolute_paths(paths: pa.Array, root_uri: str, location: str) -> pa.Array:
     )
     origin = _ORIGIN.match(location)
     rooted = pc.binary_join_element_wise("" if origin is None else origin[0], paths, "")
-    found = pc.if_else(pc.starts_with(paths, "/"), rooted, inside)
-    return pc.if_else(pc.match_substring_regex(paths, _HAS_SCHEME), paths, found)
+    resolved = pc.if_else(pc.starts_with(paths, "/"), rooted, inside)
+    return pc.if_else(pc.match_substring_regex(paths, _HAS_SCHEME), paths, resolved)
 
 
 def spelled_uri(location: str) -> str:
-    """A decoded location as Java's URI spells it: only what it must is escaped.
+    """A decoded location in the form of Java's URI, with as few escapes as possible.
 
     >>> spelled_uri("file:/a b/ü%")
     'file:/a%20b/ü%25'
@@ -168,23 +168,21 @@ def spelled_uri(location: str) -> str:
     return _ILLEGAL.sub(_escaped, location)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
     if character.isascii() or unicodedata.category(character)[0] in "ZC":
         return quote(character, safe="")
     return character
 
 
 def check_clone_files(txn: OptimisticTransaction, files: pa.Table) -> None:
-    """Refuse files without statistics where every row must be counted."""
-    if not assigns_row_ids(txn.protocol, txn.metadata):
-        return
-    if files.column("stats").null_count:
+    """Raise for files without a row count, where every row must be counted."""
+    if assigns_row_ids(txn.protocol, txn.metadata) and files.column("stats").null_count:
         raise InvalidActionsError("DELTA_CLONE_WITH_ROW_TRACKING_WITHOUT_STATS")
 
 
 def replacing_files(txn: OptimisticTransaction, files: Iterable[AddFile]) -> Iterator[Action]:
-    """What makes `files` the table's files: those that it lacks, and the ends of all others."""
+    """The actions that make `files` the table's files: adds of new ones, removes of all others."""
     snapshot = txn.snapshot
     old = {} if snapshot is None else {_key(file): file for file in add_files(snapshot.adds)}
     for file in files:
@@ -203,7 +201,7 @@ def commit_clone(
     *,
     user_metadata: str | None = None,
 ) -> int:
-    """Commit what `define_clone` began; the version."""
+    """Commit the clone after `define_clone`, and return its version."""
     done = txn.commit_large(
         actions,
         operation,
@@ -242,7 +240,7 @@ def _check_mapping(before: Metadata, after: Metadata) -> None:
 
 
 def _cloned_domains(source: Domains, target: Domains) -> tuple[DomainMetadata, ...]:
-    """Clustering goes with the data; domains of users stay with the table they were set on."""
+    """The clustering domain is cloned with the data; users' domains are not."""
     new, old = source.get(CLUSTERING), target.get(CLUSTERING)
     if new is not None:
         return (new,)
@@ -250,7 +248,7 @@ def _cloned_domains(source: Domains, target: Domains) -> tuple[DomainMetadata, .
 
 
 def _absolute_vectors(vectors: pa.ChunkedArray, location: str) -> pa.Array:
-    """Descriptors that say where a vector is without knowing which table asks."""
+    """Descriptors with absolute locations, independent of the table that has them."""
     column = vectors.combine_chunks()
     if column.null_count == len(column):
         return column
@@ -271,8 +269,7 @@ def _absolute_vectors(vectors: pa.ChunkedArray, location: str) -> pa.Array:
 
 
 def _vector_uri(name: str, location: str) -> str:
-    descriptor = descriptor_of(
-        {"storageType": IN_TABLE, "pathOrInlineDv": name, "sizeInBytes": 0, "cardinality": 0}
+    descriptor = DeletionVectorDescriptor(
+        storage_type=IN_TABLE, path_or_inline_dv=name, size_in_bytes=0, cardinality=0
     )
-    assert descriptor is not None
     return spelled_uri(f"{location.rstrip('/')}/{locate(descriptor).path}")

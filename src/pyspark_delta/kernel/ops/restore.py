@@ -1,7 +1,7 @@
-"""RESTORE: a table becomes what it was at an earlier version, in a commit like any other.
+"""RESTORE: plan and commit the return of a table to an earlier version.
 
-The files of the two versions are compared as Arrow, by path and deletion vector; what only the
-older one has comes back, what only the newer one has goes.  No data file is touched.
+The files of the two versions are compared in Arrow, by path and deletion vector; files that only
+the older one has are added, files that only the newer one has are removed.  No data file changes.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.errors.table import DataFileError
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA, add_files
+from pyspark_delta.errors import DataFileError
+from pyspark_delta.kernel.log.frames.file_actions import ADD_SCHEMA, add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.ops.missing_files import missing_files
+from pyspark_delta.kernel.ops.layout.bins import num_bytes
+from pyspark_delta.kernel.ops.vacuum.missing_files import missing_files
 from pyspark_delta.kernel.protocol.actions import Action, DomainMetadata, Metadata, Protocol
 from pyspark_delta.kernel.protocol.domains import CLUSTERING, clustering_domain
 from pyspark_delta.kernel.protocol.feature_upgrade import merged
@@ -27,13 +28,12 @@ from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.plan import chosen_adds
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 
-CLUSTERING_FEATURE = "clustering"
-"""The feature of tables that are clustered by columns."""
+_CLUSTERING_FEATURE = "clustering"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlan:
-    """What a commit says to make a table what it was at `version`.
+    """The content of a commit that restores a table to `version`.
 
     `added` and `removed` are add actions; the files in neither stay.
     """
@@ -49,18 +49,17 @@ class RestorePlan:
 
     @property
     def metrics(self) -> dict[str, int]:
-        """What the history and the command's result say of it."""
         return {
             "tableSizeAfterRestore": self.num_bytes,
             "numOfFilesAfterRestore": self.num_files,
             "numRemovedFiles": self.removed.num_rows,
             "numRestoredFiles": self.added.num_rows,
-            "removedFilesSize": _size(self.removed),
-            "restoredFilesSize": _size(self.added),
+            "removedFilesSize": num_bytes(self.removed),
+            "restoredFilesSize": num_bytes(self.added),
         }
 
     def actions(self, now_ms: int) -> Iterator[Action]:
-        """The actions, made while they are read."""
+        """The actions of the commit, generated one by one."""
         yield from add_files(self.added)
         for file in add_files(self.removed):
             yield file.remove(now_ms)
@@ -70,13 +69,16 @@ class RestorePlan:
 def plan_restore(
     current: Snapshot, target: Snapshot, *, allow_downgrade: bool = False
 ) -> RestorePlan:
-    """How a table goes from `current` back to `target`.
+    """The plan that takes a table from `current` back to `target`.
 
     The protocol keeps every feature that it has gained, unless `allow_downgrade`: older versions
     could not be read without it.
     """
     now_keys, then_keys = _keys(current), _keys(target)
-    protocol = target.protocol if allow_downgrade else _widest(current, target)
+    protocol = target.protocol
+    if not allow_downgrade:
+        has_all = supported_features(current.protocol) >= supported_features(protocol)
+        protocol = current.protocol if has_all else merged(protocol, current.protocol)
     return RestorePlan(
         version=target.version,
         added=_changing_data(_without(target, then_keys, now_keys)),
@@ -90,7 +92,7 @@ def plan_restore(
 
 
 def check_files_exist(plan: RestorePlan, locations: Locations) -> None:
-    """Refuse to bring back files that are gone from storage."""
+    """Raise if files to restore are missing from storage."""
     gone = missing_files(plan.added, locations)
     if gone.num_rows:
         raise DataFileError(
@@ -108,13 +110,13 @@ def commit_restore(
     *,
     user_metadata: str | None = None,
 ) -> int:
-    """Commit the plan as the next version, which is given.
+    """Commit the plan as the next version, and return that version.
 
-    ConcurrentWriteException when somebody else was faster: what is removed is no longer all.
+    Raises ConcurrentWriteException after any other commit: the plan's removes are incomplete then.
     """
     txn.update_protocol(plan.protocol)
-    # Files that come back were written under the names that they had then.  Before REPLACE TABLE
-    # it was another table, and is that again.
+    # Restored files have the physical names of their time.  A version before REPLACE TABLE is
+    # another table's, and the restored table becomes that one again.
     is_another = plan.metadata.id != txn.metadata.id
     txn.update_metadata(plan.metadata, replaces_table=is_another, removes_mapping=True)
     done = txn.commit_large(
@@ -128,13 +130,12 @@ def commit_restore(
 
 
 def _keys(snapshot: Snapshot) -> pa.Array:
-    """What identifies each live file, in the order of `files`."""
+    """The key of each live file, in the order of `files`."""
     keys = snapshot.file_state.keys()
     return pa.concat_arrays(keys) if keys else pa.array([], pa.string())
 
 
 def _without(snapshot: Snapshot, keys: pa.Array, others: pa.Array) -> pa.Table:
-    """The files of a version that another one does not have."""
     is_own = pc.invert(pc.is_in(keys, value_set=others))
     return chosen_adds(snapshot, ["path"], lambda _: is_own)
 
@@ -145,12 +146,8 @@ def _changing_data(files: pa.Table) -> pa.Table:
     return files.set_column(position, ADD_SCHEMA.field("dataChange"), column)
 
 
-def _size(files: pa.Table) -> int:
-    return pc.sum(files.column("size")).as_py() or 0
-
-
 def _restored_metadata(current: Snapshot, target: Snapshot) -> Metadata:
-    """The metadata as it was; numbers that identity columns gave out since are not given again."""
+    """The older metadata, with the current high-water marks of identity columns."""
     schema = target.metadata.schema
     numbered = with_merged_marks(schema, current.metadata.schema)
     if numbered == schema:
@@ -158,19 +155,13 @@ def _restored_metadata(current: Snapshot, target: Snapshot) -> Metadata:
     return replace(target.metadata, schema_string=format_schema(numbered))
 
 
-def _widest(current: Snapshot, target: Snapshot) -> Protocol:
-    if supported_features(target.protocol) <= supported_features(current.protocol):
-        return current.protocol
-    return merged(target.protocol, current.protocol)
-
-
 def _restored_domains(
     current: Snapshot, target: Snapshot, protocol: Protocol
 ) -> tuple[DomainMetadata, ...]:
-    """The clustering columns as they were; what users keep in domains of their own stays."""
-    if CLUSTERING_FEATURE not in supported_features(protocol):
+    """The older clustering columns; users' own domains stay unchanged."""
+    if _CLUSTERING_FEATURE not in supported_features(protocol):
         return ()
     now, then = current.domains.get(CLUSTERING), target.domains.get(CLUSTERING)
-    if then is None or CLUSTERING_FEATURE not in supported_features(target.protocol):
+    if then is None or _CLUSTERING_FEATURE not in supported_features(target.protocol):
         return () if now is None else (clustering_domain(()),)
     return () if now == then else (then,)

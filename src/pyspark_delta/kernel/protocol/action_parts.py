@@ -1,4 +1,4 @@
-"""The records inside actions: deletion vector descriptors, formats, jobs, notebooks.
+"""Records inside actions: deletion vector descriptors, formats, jobs, notebooks.
 
 >>> DeletionVectorDescriptor(
 ...     storage_type="u", path_or_inline_dv="ab", offset=1, size_in_bytes=40, cardinality=6
@@ -10,34 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from pyspark_delta.kernel.protocol.codec import (
-    Field,
-    Json,
-    MalformedRecordError,
-    Record,
-    frozen_map,
-    integer,
-    string_map,
-    text,
-)
+from pyspark_delta.kernel.protocol.codec import Json, MalformedRecordError, Record
 
 StringMap = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionVectorDescriptor(Record):
-    """Where a file's deletion vector is, and how many rows it takes away."""
-
-    FIELDS: ClassVar = (
-        Field("storageType", "storage_type", text, required=True),
-        Field("pathOrInlineDv", "path_or_inline_dv", text, required=True),
-        Field("offset", "offset", integer),
-        Field("sizeInBytes", "size_in_bytes", integer, required=True),
-        Field("cardinality", "cardinality", integer, required=True),
-        Field("maxRowIndex", "max_row_index", integer),
-    )
+    """The location of a file's deletion vector, and its number of deleted rows."""
 
     storage_type: str
     path_or_inline_dv: str
@@ -48,7 +29,7 @@ class DeletionVectorDescriptor(Record):
     extra: Json = field(default_factory=dict, repr=False, hash=False)
 
     def __post_init__(self) -> None:
-        # 32 bits each: what every implementation stores them in.
+        # 32 bits each, as every implementation stores them.
         for name in ("offset", "size_in_bytes"):
             number = getattr(self, name)
             if number is not None and not -(2**31) <= number < 2**31:
@@ -56,7 +37,7 @@ class DeletionVectorDescriptor(Record):
 
     @property
     def unique_id(self) -> str:
-        """What tells two vectors of one file apart: half of a file's key in replay."""
+        """The id that distinguishes vectors of one file: a part of the file's key in replay."""
         where = self.storage_type + self.path_or_inline_dv
         return where if self.offset is None else f"{where}@{self.offset}"
 
@@ -69,11 +50,6 @@ class Format(Record):
     ('parquet', {})
     """
 
-    FIELDS: ClassVar = (
-        Field("provider", "provider", text),
-        Field("options", "options", string_map, frozen_map),
-    )
-
     provider: str = "parquet"
     options: StringMap = field(default_factory=dict, hash=False)
     extra: Json = field(default_factory=dict, repr=False, hash=False)
@@ -82,15 +58,6 @@ class Format(Record):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobInfo(Record):
     """The scheduled job that made a commit."""
-
-    FIELDS: ClassVar = (
-        Field("jobId", "job_id", text),
-        Field("jobName", "job_name", text),
-        Field("jobRunId", "job_run_id", text),
-        Field("runId", "run_id", text),
-        Field("jobOwnerId", "job_owner_id", text),
-        Field("triggerType", "trigger_type", text),
-    )
 
     job_id: str | None = None
     job_name: str | None = None
@@ -104,8 +71,6 @@ class JobInfo(Record):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotebookInfo(Record):
     """The notebook that made a commit."""
-
-    FIELDS: ClassVar = (Field("notebookId", "notebook_id", text),)
 
     notebook_id: str | None = None
     extra: Json = field(default_factory=dict, repr=False, hash=False)

@@ -1,7 +1,7 @@
-"""One frozen dataclass per action: what a line of the log can say.
+"""The actions of the log, one frozen dataclass for each.
 
-`Action` is a closed family.  `action.json` is the line, `Action.from_json(line)` the way back,
-`SingleAction` the envelope with exactly one of them set.  Users import them from
+`Action` is a closed family.  `action.json` is the line in the log, `Action.from_json(line)` parses
+it, and `SingleAction` is the envelope with exactly one action set.  Users import them from
 `pyspark_delta.actions`.  PROTOCOL.md, "Actions".
 
 >>> Action.from_json('{"txn":{"appId":"q","version":3}}')
@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
-from pyspark_delta.errors.table import CorruptLogError, SchemaError
+from pyspark_delta.errors import CorruptLogError, SchemaError
 from pyspark_delta.kernel.machine import random_uuid, system_now_ms
-from pyspark_delta.kernel.protocol import action_fields
 from pyspark_delta.kernel.protocol.action_parts import (
     DeletionVectorDescriptor,
     Format,
@@ -26,12 +25,13 @@ from pyspark_delta.kernel.protocol.action_parts import (
     NotebookInfo,
     StringMap,
 )
-from pyspark_delta.kernel.protocol.codec import Json, MalformedRecordError, Record, dumps
+from pyspark_delta.kernel.protocol.codec import REQUIRED, Json, MalformedRecordError, Record, dumps
 from pyspark_delta.kernel.protocol.log_schema import log_schema
 from pyspark_delta.kernel.protocol.schema_json import parse_schema
 from pyspark_delta.kernel.protocol.types import StructType
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Action(Record):
     """A change of a table's state, or a note about one.
 
@@ -44,16 +44,16 @@ class Action(Record):
     '{"txn":{"appId":"q","version":3}}'
     """
 
-    __slots__ = ()
-
     KEY: ClassVar[str] = ""
     log_schema: ClassVar[StructType] = log_schema
     reader_version: ClassVar[int] = 1
     writer_version: ClassVar[int] = 2
 
+    extra: Json = field(default_factory=dict, repr=False, hash=False)
+
     @property
     def json(self) -> str:
-        """The line of the log that says this action."""
+        """The line of the log with this action."""
         return dumps({self.KEY: self.to_json_value()})
 
     @property
@@ -63,9 +63,9 @@ class Action(Record):
 
     @staticmethod
     def from_json(line: str) -> Action | None:
-        """The action that `line` says; None for a line of unknown keys.
+        """The action in `line`; None for a line of unknown keys.
 
-        CorruptLogError when the line is no JSON object, or its action lacks what it must have.
+        CorruptLogError when the line is not a JSON object, or its action lacks a required field.
         """
         return SingleAction.from_json(line).unwrap()
 
@@ -95,7 +95,6 @@ class AddFile(FileAction):
     """
 
     KEY: ClassVar[str] = "add"
-    FIELDS: ClassVar = action_fields.ADD
 
     path: str
     partition_values: StringMap = field(default_factory=dict, hash=False)
@@ -108,7 +107,6 @@ class AddFile(FileAction):
     base_row_id: int | None = None
     default_row_commit_version: int | None = None
     clustering_provider: str | None = None
-    extra: Json = field(default_factory=dict, repr=False, hash=False)
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -121,9 +119,9 @@ class AddFile(FileAction):
         *,
         now_ms: Callable[[], int] = system_now_ms,
     ) -> RemoveFile:
-        """The action that takes this very file, with its deletion vector, out of the table.
+        """The action that removes this file, with its deletion vector, from the table.
 
-        `deletion_timestamp` is ms since 1970; without one it is what the clock `now_ms` tells.
+        `deletion_timestamp` is in ms since 1970; the default is the time of the clock `now_ms`.
         """
         return RemoveFile(
             path=self.path,
@@ -141,7 +139,7 @@ class AddFile(FileAction):
 
     @property
     def num_records(self) -> int | None:
-        """Rows in the file, deleted ones included; None when the statistics do not say."""
+        """Rows in the file, deleted ones included; None when the statistics lack the number."""
         return num_records_of(self.stats)
 
 
@@ -154,7 +152,6 @@ class RemoveFile(FileAction):
     """
 
     KEY: ClassVar[str] = "remove"
-    FIELDS: ClassVar = action_fields.REMOVE
 
     path: str
     deletion_timestamp: int | None = None
@@ -167,7 +164,6 @@ class RemoveFile(FileAction):
     base_row_id: int | None = None
     default_row_commit_version: int | None = None
     stats: str | None = None
-    extra: Json = field(default_factory=dict, repr=False, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,14 +175,12 @@ class AddCDCFile(FileAction):
     """
 
     KEY: ClassVar[str] = "cdc"
-    FIELDS: ClassVar = action_fields.CDC
 
     path: str
     partition_values: StringMap = field(default_factory=dict, hash=False)
     size: int
     tags: StringMap | None = field(default=None, hash=False)
     data_change: bool = False
-    extra: Json = field(default_factory=dict, repr=False, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,9 +200,8 @@ class Metadata(Action):
     """
 
     KEY: ClassVar[str] = "metaData"
-    FIELDS: ClassVar = action_fields.METADATA
 
-    id: str = field(default_factory=random_uuid)
+    id: str = field(default_factory=random_uuid, metadata=REQUIRED)
     name: str | None = None
     description: str | None = None
     format: Format = field(default_factory=Format)
@@ -216,7 +209,6 @@ class Metadata(Action):
     partition_columns: tuple[str, ...] = ()
     configuration: StringMap = field(default_factory=dict, hash=False)
     created_time: int | None = None
-    extra: Json = field(default_factory=dict, repr=False, hash=False)
 
     @cached_property
     def schema(self) -> StructType:
@@ -245,20 +237,18 @@ class Metadata(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol(Action):
-    """What a client must understand before it may read or write the table.
+    """The versions and features that a client must support to read or write the table.
 
     >>> Protocol().json
     '{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}'
     """
 
     KEY: ClassVar[str] = "protocol"
-    FIELDS: ClassVar = action_fields.PROTOCOL
 
-    min_reader_version: int = Action.reader_version
-    min_writer_version: int = Action.writer_version
+    min_reader_version: int = field(default=Action.reader_version, metadata=REQUIRED)
+    min_writer_version: int = field(default=Action.writer_version, metadata=REQUIRED)
     reader_features: tuple[str, ...] | None = None
     writer_features: tuple[str, ...] | None = None
-    extra: Json = field(default_factory=dict, repr=False, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,12 +260,10 @@ class SetTransaction(Action):
     """
 
     KEY: ClassVar[str] = "txn"
-    FIELDS: ClassVar = action_fields.TXN
 
     app_id: str
     version: int
     last_updated: int | None = None
-    extra: Json = field(default_factory=dict, repr=False, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,24 +271,20 @@ class DomainMetadata(Action):
     """A named piece of configuration; names that begin with `delta.` are the protocol's own."""
 
     KEY: ClassVar[str] = "domainMetadata"
-    FIELDS: ClassVar = action_fields.DOMAIN_METADATA
 
     domain: str
     configuration: str
-    removed: bool = False
-    extra: Json = field(default_factory=dict, repr=False, hash=False)
+    removed: bool = field(default=False, metadata=REQUIRED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointMetadata(Action):
-    """What a V2 checkpoint says of itself."""
+    """The metadata of a V2 checkpoint."""
 
     KEY: ClassVar[str] = "checkpointMetadata"
-    FIELDS: ClassVar = action_fields.CHECKPOINT_METADATA
 
     version: int
     tags: StringMap | None = field(default=None, hash=False)
-    extra: Json = field(default_factory=dict, repr=False, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,21 +292,20 @@ class SidecarFile(Action):
     """A Parquet file that holds file actions of a V2 checkpoint."""
 
     KEY: ClassVar[str] = "sidecar"
-    FIELDS: ClassVar = action_fields.SIDECAR
 
     path: str
     size_in_bytes: int
     modification_time: int
     tags: StringMap | None = field(default=None, hash=False)
-    extra: Json = field(default_factory=dict, repr=False, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInfo(Action):
-    """Where a commit came from: for people and for conflict checks, never for the table's state.
+    """The provenance of a commit: for people and conflict checks, never part of the table's state.
 
     The values of `operation_parameters` are JSON values and written as such; the values of
-    `operation_metrics` are text.  `version` is filled in by the reader and never written.
+    `operation_metrics` are text.  `version` is filled in by the reader and never written.  A field
+    of a wrong type counts as absent.
 
     >>> line = '{"commitInfo":{"operation":"WRITE","operationParameters":{"mode":"Append"}}}'
     >>> info = Action.from_json(line)
@@ -331,7 +314,7 @@ class CommitInfo(Action):
     """
 
     KEY: ClassVar[str] = "commitInfo"
-    FIELDS: ClassVar = action_fields.COMMIT_INFO
+    KEEPS_MALFORMED: ClassVar[bool] = True
 
     version: int | None = None
     in_commit_timestamp: int | None = None
@@ -352,26 +335,6 @@ class CommitInfo(Action):
     tags: StringMap | None = field(default=None, hash=False)
     engine_info: str | None = None
     txn_id: str | None = None
-    extra: Json = field(default_factory=dict, repr=False, hash=False)
-
-    @classmethod
-    def from_json_value(cls, value: object) -> Self:
-        """The provenance in `value`.  Its fields are best effort: a wrong type counts as absent."""
-        if not isinstance(value, dict):
-            raise MalformedRecordError("CommitInfo is not an object")
-        arguments: Json = {}
-        extra: Json = {}
-        by_key, _ = cls._table()
-        for key, item in value.items():
-            f = by_key.get(key)
-            if f is None:
-                extra[key] = item
-            elif item is not None:
-                try:
-                    arguments[f.attribute] = f.read(item, key)
-                except MalformedRecordError:
-                    extra[key] = item
-        return cls(**arguments, extra=extra)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,7 +372,7 @@ class SingleAction:
 
     @classmethod
     def from_json(cls, line: str) -> Self:
-        """The envelope that `line` spells; CorruptLogError when it is none."""
+        """The envelope in `line`; CorruptLogError when it is malformed."""
         try:
             return cls.from_json_value(json.loads(line))
         except RecursionError:
@@ -422,7 +385,7 @@ class SingleAction:
 
     @classmethod
     def from_json_value(cls, value: object) -> Self:
-        """The envelope that a JSON object spells."""
+        """The envelope in a JSON object."""
         if not isinstance(value, dict):
             raise MalformedRecordError("a line of the log is a JSON object")
         return cls._of(
@@ -457,7 +420,7 @@ _ENVELOPE = {key: name.name for key, name in zip(ACTIONS, fields(SingleAction), 
 
 
 def num_records_of(stats: str | None) -> int | None:
-    """`numRecords` of a statistics string; None when it is not there or cannot be read."""
+    """`numRecords` of a statistics string; None when it is missing or malformed."""
     if not stats:
         return None
     try:

@@ -1,7 +1,9 @@
 r"""JSON as delta-spark writes and reads it: compact, in declared order, absent options left out.
 
-A record is a frozen dataclass with a table `FIELDS`; the table alone says how it is read and
-written.  Keys that the table does not know are kept in `extra` and written back behind the others.
+A record is a frozen dataclass whose table `FIELDS` defines how it is read and written.  By default
+the table follows from the attributes: `app_id: str` is the required string `appId`, an attribute
+with a default is optional.  Keys that are not in the table are kept in `extra` and written back
+after the others.
 
 >>> dumps({"a": [1, True, None], "b": "é\x1f"})
 '{"a":[1,true,null],"b":"é\\u001F"}'
@@ -11,43 +13,36 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass
+from inspect import get_annotations
+from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 Json = dict[str, Any]
+REQUIRED = {"required": True}
+"""The metadata of an attribute that has a default, and whose key is required all the same."""
 
-_ESCAPE = re.compile(r"\\u00[0-9a-f]{2}")
+# An escaped backslash is matched whole, so that `u00..` after it stays ordinary text.
+_ESCAPE = re.compile(r"\\\\|\\u00[0-9a-f]{2}")
+_CAMEL = re.compile("_([a-z])")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 
 
 class MalformedRecordError(ValueError):
-    """A JSON value that is not the record it should be; the reader adds the place."""
+    """A JSON value that is not a valid record; the reader adds the place."""
 
 
 def dumps(value: Any) -> str:
     """`value` as compact JSON: non-ASCII text as it is, control characters in upper-case hex."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if "\\u00" in text:
-        text = _ESCAPE.sub(_upper_hex, text)
+        # Jackson writes \\u001F where Python writes \\u001f.
+        text = _ESCAPE.sub(lambda match: match[0][:2] + match[0][2:].upper(), text)
     if not text.isascii() and _SURROGATE.search(text):
-        # Half of a pair cannot be encoded; escaped, it can be written and read back.
-        text = _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04X}", text)
+        # An unpaired surrogate cannot be encoded; escaped, it can be written and read back.
+        text = _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04X}", text)
     return text
-
-
-def _upper_hex(found: re.Match[str]) -> str:
-    # Jackson writes \\u001F where Python writes \\u001f.  An escaped backslash before `u00..` is
-    # ordinary text and stays.
-    start = found.start()
-    text = found.string
-    backslashes = 0
-    while start - backslashes > 0 and text[start - backslashes - 1] == "\\":
-        backslashes += 1
-    if backslashes % 2:
-        return found[0]
-    return "\\u" + found[0][2:].upper()
 
 
 class RawJson(str):
@@ -65,26 +60,31 @@ class Field:
     read: Callable[[Any, str], Any]
     write: Callable[[Any], Any] | None = None
     required: bool = False
-    always: bool = False  # written even when it is None
 
 
 class Record:
-    """What actions and their parts share: a JSON form given by a table of fields."""
+    """The base of actions and their parts: a JSON form defined by a table of fields."""
 
     __slots__ = ()
 
     FIELDS: ClassVar[tuple[Field, ...]] = ()
+    KEEPS_MALFORMED: ClassVar[bool] = False  # a value of a wrong type counts as an unknown key
+    BY_KEY: ClassVar[Mapping[str, Field]] = {}
+    REQUIRED_FIELDS: ClassVar[tuple[Field, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        if "FIELDS" not in cls.__dict__:
+            cls.FIELDS = (*cls.FIELDS, *_fields_of(cls))  # those of the base class first
+        cls.BY_KEY = {f.key: f for f in cls.FIELDS}
+        cls.REQUIRED_FIELDS = tuple(f for f in cls.FIELDS if f.required)
 
     def to_json_value(self) -> Json:
-        """The record as a JSON object, keys in the table's order, unknown ones behind."""
+        """The record as a JSON object, keys in the table's order, unknown ones last."""
         value: Json = {}
         for f in self.FIELDS:
             item = getattr(self, f.attribute)
-            if item is None:
-                if f.always:
-                    value[f.key] = None
-                continue
-            value[f.key] = f.write(item) if f.write else item
+            if item is not None:
+                value[f.key] = f.write(item) if f.write else item
         extra: Json = getattr(self, "extra", {})
         for key, item in extra.items():
             value.setdefault(key, item)
@@ -92,37 +92,46 @@ class Record:
 
     @classmethod
     def from_json_value(cls, value: Any) -> Self:
-        """The record that a JSON object spells; MalformedRecordError when it does not."""
+        """The record in a JSON object; MalformedRecordError when it is not valid."""
         if not isinstance(value, dict):
             raise MalformedRecordError(f"{cls.__name__} is not an object")
-        by_key, required = cls._table()
         arguments: Json = {}
         extra: Json = {}
-        # By the keys that are there: of a long table most records have few.
+        # Loop over the keys present: most records have few of a long table's fields.
         for key, item in value.items():
-            f = by_key.get(key)
+            f = cls.BY_KEY.get(key)
             if f is None:
                 extra[key] = item
             elif item is not None:
-                arguments[f.attribute] = f.read(item, key)
-        for f in required:
+                try:
+                    arguments[f.attribute] = f.read(item, key)
+                except MalformedRecordError:
+                    if not cls.KEEPS_MALFORMED:
+                        raise
+                    extra[key] = item
+        for f in cls.REQUIRED_FIELDS:
             if f.attribute not in arguments:
                 raise MalformedRecordError(f"{cls.__name__} has no {f.key}")
         if extra and "extra" in cls.__dataclass_fields__:  # type: ignore[attr-defined]
             arguments["extra"] = extra
         return cls(**arguments)
 
-    @classmethod
-    def _table(cls) -> tuple[dict[str, Field], tuple[Field, ...]]:
-        """The fields by key, and those that a record must have."""
-        known = _TABLES.get(cls)
-        if known is None:
-            required = tuple(f for f in cls.FIELDS if f.required)
-            known = _TABLES[cls] = {f.key: f for f in cls.FIELDS}, required
-        return known
 
-
-_TABLES: dict[type[Record], tuple[dict[str, Field], tuple[Field, ...]]] = {}
+def _fields_of(kind: type[Record]) -> Iterator[Field]:
+    """The fields that follow from the attributes of a record."""
+    types = get_type_hints(kind)
+    for name in get_annotations(kind):
+        data_type = types[name]
+        if name == "extra" or get_origin(data_type) is ClassVar:
+            continue
+        if type(None) in get_args(data_type):  # `X | None` is read as X
+            data_type = get_args(data_type)[0]
+        default = kind.__dict__.get(name, MISSING)
+        is_required = default is MISSING or getattr(default, "metadata", None) == REQUIRED
+        is_record = isinstance(data_type, type) and issubclass(data_type, Record)
+        read, write = (record(data_type), write_record) if is_record else _FORMS[data_type]
+        key = _CAMEL.sub(lambda match: match[1].upper(), name)
+        yield Field(key, name, read, write, is_required)
 
 
 def text(value: Any, key: str) -> str:
@@ -154,11 +163,9 @@ def boolean(value: Any, key: str) -> bool:
 
 def string_map(value: Any, key: str) -> dict[str, str | None]:
     """An object whose values are text or null; numbers and booleans are taken as their text."""
-    if not isinstance(value, dict):
-        raise MalformedRecordError(f"{key} is not an object")
     return {
         name: item if item is None or isinstance(item, str) else dumps(item)
-        for name, item in value.items()
+        for name, item in raw_map(value, key).items()
     }
 
 
@@ -178,11 +185,7 @@ def string_tuple(value: Any, key: str) -> tuple[str, ...]:
 
 def record(kind: type[Record]) -> Callable[[Any, str], Record]:
     """A reader of nested records of one kind."""
-
-    def read(value: Any, key: str) -> Record:
-        return kind.from_json_value(value)
-
-    return read
+    return lambda value, key: kind.from_json_value(value)
 
 
 def write_record(value: Record) -> Json:
@@ -190,11 +193,12 @@ def write_record(value: Record) -> Json:
     return value.to_json_value()
 
 
-def write_tuple(value: tuple[str, ...]) -> list[str]:
-    """A list from the tuple that holds it."""
-    return list(value)
-
-
-def frozen_map(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A plain dict of any mapping, for writing."""
-    return dict(value)
+# The type of an attribute -> how its value is read and written.
+_FORMS: Mapping[object, tuple[Callable[[Any, str], Any], Callable[[Any], Any] | None]] = {
+    str: (text, None),
+    int: (integer, None),
+    bool: (boolean, None),
+    tuple[str, ...]: (string_tuple, list),
+    Mapping[str, str | None]: (string_map, dict),
+    Json: (raw_map, None),
+}

@@ -1,8 +1,8 @@
 """Default values of columns, for rows that are written without them.
 
 A default is SQL text in a field's metadata and is evaluated when a row is written.  Spark's other
-key, the value for rows that were there before the column, is never stored: Delta has no way to give
-old rows a value.  PROTOCOL.md, "Default Columns".
+key, the value for rows older than the column, is never stored: Delta cannot give old rows a value.
+PROTOCOL.md, "Default Columns".
 
 >>> from pyspark_delta.kernel.protocol.types import LONG
 >>> current_default(StructField("n", LONG, metadata={"CURRENT_DEFAULT": "0"}))
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
+from pyspark_delta.errors import OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.types import VARIANT, StructField, StructType
 
 FEATURE = "allowColumnDefaults"
@@ -33,24 +33,24 @@ def default_columns(schema: StructType) -> tuple[StructField, ...]:
 
 
 def with_default(f: StructField, expression: str | None) -> StructField:
-    """`f` with a default for rows to come; None takes it away."""
+    """`f` with a default for new rows; None removes it."""
     changed = f.with_metadata_items({CURRENT_DEFAULT: expression, EXISTS_DEFAULT: None})
     _check_type(changed)
     return changed
 
 
 def without_exists_defaults(schema: StructType) -> StructType:
-    """`schema` as it may be stored: without the values Spark keeps for rows already there."""
+    """`schema` in the form to store: without Spark's values for existing rows."""
     return StructType(tuple(f.with_metadata_items({EXISTS_DEFAULT: None}) for f in schema))
 
 
 def without_defaults(schema: StructType) -> StructType:
-    """`schema` with columns that are null where nothing else is given."""
+    """`schema` without defaults, so that omitted columns are null."""
     return StructType(tuple(with_default(f, None) for f in schema))
 
 
 def check_defaults(schema: StructType, supported: Collection[str], *, command: str) -> None:
-    """Refuse defaults on a table whose `supported` features lack theirs, and illegal ones.
+    """Raise for defaults on a table whose `supported` features lack theirs, and for illegal ones.
 
     `command` is the statement that would store the schema, for the message.
     """
@@ -64,7 +64,7 @@ def check_defaults(schema: StructType, supported: Collection[str], *, command: s
 
 
 def check_added_columns(added: Iterable[StructField]) -> None:
-    """Refuse new columns that bring a default: rows already there could not be given it."""
+    """Raise for new columns with a default: existing rows could not get it."""
     if any(current_default(f) is not None for f in added):
         raise OperationNotAllowedError(
             "WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED"

@@ -1,8 +1,8 @@
 """Column mapping: logical names for people, physical names and ids for files.
 
-Under the modes `name` and `id` every struct field, nested ones included, has an id and a physical
-name in its metadata.  The log speaks physical names (partition values, statistics, clustering),
-the schema and the properties logical ones.  Steps into arrays and maps are `element`, `key` and
+In the modes `name` and `id` every struct field, nested ones included, has an id and a physical name
+in its metadata.  The log uses physical names (partition values, statistics, clustering), the
+schema and the properties use logical ones.  Steps into arrays and maps are `element`, `key` and
 `value` on both sides.  PROTOCOL.md, "Column Mapping".
 
 >>> mapped = StructField("s", StructType(), metadata={PHYSICAL_NAME_KEY: "col-1", ID_KEY: 1})
@@ -17,7 +17,7 @@ from enum import Enum
 from typing import TypeGuard
 from uuid import UUID
 
-from pyspark_delta.errors.table import PropertyError, SchemaError
+from pyspark_delta.errors import PropertyError, SchemaError
 from pyspark_delta.kernel.protocol.types import (
     ArrayType,
     DataType,
@@ -25,6 +25,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
     column_name,
+    inner_types,
     map_fields,
     walk_fields,
 )
@@ -37,18 +38,13 @@ NESTED_IDS_KEY = "delta.columnMapping.nested.ids"
 PARQUET_FIELD_ID_KEY = "parquet.field.id"
 PARQUET_NESTED_IDS_KEY = "parquet.field.nested.ids"
 
-_METADATA_KEYS = (
-    ID_KEY,
-    PHYSICAL_NAME_KEY,
-    NESTED_IDS_KEY,
-    PARQUET_FIELD_ID_KEY,
-    PARQUET_NESTED_IDS_KEY,
-)
+_REUSED_KEYS = (ID_KEY, PHYSICAL_NAME_KEY, NESTED_IDS_KEY)
+_METADATA_KEYS = (*_REUSED_KEYS, PARQUET_FIELD_ID_KEY, PARQUET_NESTED_IDS_KEY)
 _MAX_ID = 2**31 - 1
 
 
 class ColumnMappingMode(Enum):
-    """How the columns of a schema are found in a file."""
+    """How a reader finds the columns of a schema in a file."""
 
     NONE = "none"
     NAME = "name"
@@ -56,7 +52,7 @@ class ColumnMappingMode(Enum):
 
     @classmethod
     def parse(cls, text: str | None) -> ColumnMappingMode:
-        """The mode that the property `delta.columnMapping.mode` spells; absent means none."""
+        """The mode in the property `delta.columnMapping.mode`; absent means none."""
         if text is None:
             return cls.NONE
         try:
@@ -70,16 +66,6 @@ class ColumnMappingMode(Enum):
             ) from None
 
 
-# Old mode, new mode.  The last two take a rewrite of the files, and have a command of their own.
-_CHANGES = frozenset({(ColumnMappingMode.NONE, ColumnMappingMode.NAME)})
-_REMOVALS = frozenset(
-    {
-        (ColumnMappingMode.NAME, ColumnMappingMode.NONE),
-        (ColumnMappingMode.ID, ColumnMappingMode.NONE),
-    }
-)
-
-
 def check_mode_change(
     old: ColumnMappingMode, new: ColumnMappingMode, *, removing: bool = False
 ) -> None:
@@ -87,8 +73,9 @@ def check_mode_change(
 
     `removing` is for the command that rewrites files so that mapping can be switched off.
     """
-    allowed = _CHANGES | _REMOVALS if removing else _CHANGES
-    if old is not new and (old, new) not in allowed:
+    none = ColumnMappingMode.NONE
+    is_allowed = (old, new) == (none, ColumnMappingMode.NAME) or (removing and new is none)
+    if old is not new and not is_allowed:
         raise SchemaError(
             "DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE", oldMode=old.value, newMode=new.value
         )
@@ -106,17 +93,17 @@ def physical_name(f: StructField, mode: ColumnMappingMode) -> str:
 
 def column_id(f: StructField) -> int:
     """The id that a mapped field has, and that its column has in Parquet files."""
-    found = f.metadata.get(ID_KEY)
-    if not _is_id(found):
+    number = f.metadata.get(ID_KEY)
+    if not _is_id(number):
         raise _missing(f, ID_KEY)
-    return found
+    return number
 
 
 def physical_schema(schema: StructType, mode: ColumnMappingMode) -> StructType:
     """The schema under the names that files have.  Metadata stays, so ids stay too."""
     if mode is ColumnMappingMode.NONE:
         return schema
-    return _map_schema(schema, lambda f: f.with_name(physical_name(f, mode)))
+    return map_fields(schema, lambda f: f.with_name(physical_name(f, mode)))
 
 
 def physical_path(
@@ -158,12 +145,12 @@ def field_ids(schema: StructType) -> Mapping[tuple[str, ...], int]:
 
 def max_column_id(schema: StructType) -> int:
     """The largest id in use, nested ones included; 0 when there is none."""
-    found = [0]
+    ids = [0]
     for _, f in walk_fields(schema):
         if _is_id(f.metadata.get(ID_KEY)):
-            found.append(column_id(f))
-        found.extend(_nested_ids(f).values())
-    return max(found)
+            ids.append(column_id(f))
+        ids.extend(_nested_ids(f).values())
+    return max(ids)
 
 
 def assign_columns(
@@ -176,9 +163,9 @@ def assign_columns(
 ) -> tuple[StructType, int]:
     """The schema with an id and a physical name on every field, and the new largest id.
 
-    What a field has already it keeps.  `keep_names` gives new fields their own name as physical
-    name: right when files exist that were written under it.  `nested_ids` also numbers the
-    elements of arrays and maps, which IcebergCompatV2 asks for.
+    A field keeps the id and name that it has.  `keep_names` gives new fields their own name as
+    physical name: right when files exist that were written under it.  `nested_ids` also numbers
+    the elements of arrays and maps, which IcebergCompatV2 requires.
     """
     top = max(max_id, max_column_id(schema))
 
@@ -194,17 +181,6 @@ def assign_columns(
         top += 1
         return top
 
-    def assign(data_type: DataType) -> DataType:
-        match data_type:
-            case StructType(fields=fields):
-                return StructType(tuple(assign_field(f) for f in fields))
-            case ArrayType(element_type=element, contains_null=contains_null):
-                return ArrayType(assign(element), contains_null)
-            case MapType(key_type=key, value_type=value, value_contains_null=contains_null):
-                return MapType(assign(key), assign(value), contains_null)
-            case _:
-                return data_type
-
     def assign_field(f: StructField) -> StructField:
         changes: dict[str, object] = {}
         if not _is_id(f.metadata.get(ID_KEY)):
@@ -219,18 +195,16 @@ def assign_columns(
                 if path not in known:
                     known[path] = next_id()
             named = named.with_metadata_items({NESTED_IDS_KEY: known})
-        return named.with_type(assign(named.data_type))
+        return named
 
-    assigned = assign(schema)
-    assert isinstance(assigned, StructType)
-    return assigned, top
+    return map_fields(schema, assign_field), top
 
 
 def reuse_columns(schema: StructType, former: StructType) -> StructType:
-    """The schema, whose new columns are those of `former` where name and type are the same.
+    """The schema with the ids and physical names of `former` where name and type are the same.
 
-    For a schema that takes the place of another: whoever follows the table, a stream or a change
-    feed, then sees a column that stays as one that stays.
+    For a schema that replaces another: a stream or a change feed over the table then sees the
+    same column before and after.
     """
     taken = {f.metadata[ID_KEY] for _, f in walk_fields(schema) if ID_KEY in f.metadata}
     fields = []
@@ -248,8 +222,7 @@ def _reused(f: StructField, old: StructField) -> StructField | None:
     data_type = _reused_type(f.data_type, old.data_type)
     if data_type is None or f.name != old.name:
         return None
-    keys = (ID_KEY, PHYSICAL_NAME_KEY, NESTED_IDS_KEY)
-    kept = {key: old.metadata[key] for key in keys if key in old.metadata}
+    kept = {key: old.metadata[key] for key in _REUSED_KEYS if key in old.metadata}
     return f.with_type(data_type).with_metadata_items(kept)
 
 
@@ -258,8 +231,8 @@ def _reused_type(new: DataType, old: DataType) -> DataType | None:
         case StructType(fields=fields), StructType(fields=others):
             if len(fields) != len(others):
                 return None
-            found = [_reused(f, other) for f, other in zip(fields, others, strict=True)]
-            known = tuple(f for f in found if f is not None)
+            reused = [_reused(f, other) for f, other in zip(fields, others, strict=True)]
+            known = tuple(f for f in reused if f is not None)
             return StructType(known) if len(known) == len(fields) else None
         case ArrayType(), ArrayType():
             element = _reused_type(new.element_type, old.element_type)
@@ -311,9 +284,9 @@ def check_columns(schema: StructType, mode: ColumnMappingMode, max_id: int | Non
 
 
 def without_mapping(schema: StructType) -> StructType:
-    """The schema with every trace of column mapping taken out."""
+    """The schema without ids and physical names."""
     gone = dict.fromkeys(_METADATA_KEYS)
-    return _map_schema(schema, lambda f: f.with_metadata_items(gone))
+    return map_fields(schema, lambda f: f.with_metadata_items(gone))
 
 
 def has_mapping(schema: StructType) -> bool:
@@ -339,61 +312,39 @@ def _steps(
     """Each step of a path with the field it names; None for a step into a collection."""
     here: DataType = schema
     for step in path:
-        match here:
-            case StructType():
-                found = _child(here, step, physical_mode)
-                if found is None:
-                    raise _not_found(schema, path)
-                yield step, found
-                here = found.data_type
-            case ArrayType() if step == "element":
-                yield step, None
-                here = here.element_type
-            case MapType() if step in ("key", "value"):
-                yield step, None
-                here = here.key_type if step == "key" else here.value_type
-            case _:
-                raise _not_found(schema, path)
-
-
-def _child(
-    struct: StructType, step: str, physical_mode: ColumnMappingMode | None
-) -> StructField | None:
-    if physical_mode is None:
-        return struct.get(step)
-    return next((f for f in struct if physical_name(f, physical_mode) == step), None)
+        f: StructField | None = None
+        if isinstance(here, StructType):
+            f = (
+                here.get(step)
+                if physical_mode is None
+                else next((f for f in here if physical_name(f, physical_mode) == step), None)
+            )
+            inner = None if f is None else f.data_type
+        else:
+            inner = dict(inner_types(here)).get(step)
+        if inner is None:
+            raise _not_found(schema, path)
+        yield step, f
+        here = inner
 
 
 def _collection_paths(data_type: DataType, prefix: str) -> Iterator[str]:
     """Dotted paths of the elements of a collection, down to the next struct."""
-    match data_type:
-        case ArrayType(element_type=element):
-            yield f"{prefix}.element"
-            yield from _collection_paths(element, f"{prefix}.element")
-        case MapType(key_type=key, value_type=value):
-            yield f"{prefix}.key"
-            yield from _collection_paths(key, f"{prefix}.key")
-            yield f"{prefix}.value"
-            yield from _collection_paths(value, f"{prefix}.value")
-        case _:
-            return
+    if not isinstance(data_type, StructType):
+        for step, inner in inner_types(data_type):
+            yield f"{prefix}.{step}"
+            yield from _collection_paths(inner, f"{prefix}.{step}")
 
 
 def _nested_ids(f: StructField) -> Mapping[str, int]:
-    found = f.metadata.get(NESTED_IDS_KEY)
-    if not isinstance(found, Mapping):
+    ids = f.metadata.get(NESTED_IDS_KEY)
+    if not isinstance(ids, Mapping):
         return {}
-    return {str(path): nested for path, nested in found.items() if _is_id(nested)}
+    return {str(path): nested for path, nested in ids.items() if _is_id(nested)}
 
 
 def _is_id(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_ID
-
-
-def _map_schema(schema: StructType, change: Callable[[StructField], StructField]) -> StructType:
-    changed = map_fields(schema, change)
-    assert isinstance(changed, StructType)
-    return changed
 
 
 def _missing(f: StructField, key: str) -> SchemaError:

@@ -1,28 +1,23 @@
-"""What every row of a table must satisfy: NOT NULL fields, CHECK constraints, invariants.
+"""Constraints on every row of a table: NOT NULL fields, CHECK constraints, invariants.
 
-Here constraints are read from and written to metadata; rows are checked where rows are written.
-The SQL inside is text and is not parsed.  PROTOCOL.md, "Column Invariants" and "CHECK Constraints".
+This module reads constraints from metadata and writes them there; writers check the rows.  The SQL
+in them is text and is not parsed.  PROTOCOL.md, "Column Invariants" and "CHECK Constraints".
 
->>> check_constraints({"delta.constraints.adult": "age >= 18"})
+>>> table_checks({"delta.constraints.adult": "age >= 18"})
 (Check(name='adult', expression='age >= 18'),)
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyspark_delta.errors.table import ConstraintError, SchemaError
+from pyspark_delta.errors import ConstraintError, SchemaError
 from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.properties import CONSTRAINT_PREFIX
-from pyspark_delta.kernel.protocol.types import (
-    StructField,
-    StructType,
-    column_name,
-    walk_fields,
-)
+from pyspark_delta.kernel.protocol.types import StructType, column_name, walk_fields
+from pyspark_delta.kernel.sql.lexer import tokens
 
 INVARIANTS = "delta.invariants"
 ASSUME_DROP_IF_EXISTS = "spark.databricks.delta.constraints.assumesDropIfExists.enabled"
@@ -30,18 +25,18 @@ ASSUME_DROP_IF_EXISTS = "spark.databricks.delta.constraints.assumesDropIfExists.
 _RESERVED_NAMES = frozenset({"__char_varchar_string_length_check__"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotNull:
-    """A field, given by its path of struct names, that must have a value."""
+    """A field that must have a value, by its path of struct names."""
 
     path: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A condition that must be true, not merely not false, for every row.
 
-    The name of an invariant is empty: it hangs on a column, not on the table.
+    The name of an invariant is empty: it belongs to a column, not to the table.
     """
 
     name: str
@@ -51,11 +46,22 @@ class Check:
 Constraint = NotNull | Check
 
 
+def constraint_text(written: str) -> str:
+    """The condition of a CHECK constraint in its stored form: its tokens, separated by blanks.
+
+    delta-spark stores it so, and both must store the same text for a condition.
+
+    >>> constraint_text("length(s)<4 /* short */ AND st.a>=1.5 or s!='a  b'")
+    "length ( s ) < 4 AND st . a >= 1.5 or s != 'a  b'"
+    """
+    return " ".join(token.text for token in tokens(written))
+
+
 def table_constraints(metadata: Metadata) -> tuple[Constraint, ...]:
-    """All that a new row of the table must satisfy, in the order in which it is checked."""
+    """All constraints on new rows of the table, in the order in which they are checked."""
     return (
         *not_null_fields(metadata.schema),
-        *check_constraints(metadata.configuration),
+        *table_checks(metadata.configuration),
         *invariants(metadata.schema),
     )
 
@@ -63,31 +69,30 @@ def table_constraints(metadata: Metadata) -> tuple[Constraint, ...]:
 def not_null_fields(schema: StructType) -> tuple[NotNull, ...]:
     """The fields that may not be null: top-level ones and those nested in structs alone.
 
-    Inside of arrays and maps NOT NULL cannot be enforced; `schema_checks` refuses it there.
+    Inside of arrays and maps NOT NULL cannot be enforced; `schema_checks` rejects it there.
     """
-    return tuple(NotNull(path) for path, f in _struct_fields(schema) if not f.nullable)
+    fields = walk_fields(schema, structs_only=True)
+    return tuple(NotNull(path=path) for path, f in fields if not f.nullable)
 
 
-def check_constraints(configuration: StringMap) -> tuple[Check, ...]:
+def table_checks(configuration: StringMap) -> tuple[Check, ...]:
     """The CHECK constraints among a table's properties, by name."""
-    found = {
+    conditions = {
         key[len(CONSTRAINT_PREFIX) :]: expression
         for key, expression in configuration.items()
         if key.lower().startswith(CONSTRAINT_PREFIX) and expression is not None
     }
-    return tuple(Check(name, found[name]) for name in sorted(found))
+    return tuple(Check(name=name, expression=conditions[name]) for name in sorted(conditions))
 
 
 def with_constraint(configuration: StringMap, name: str, expression: str) -> dict[str, str | None]:
     """`configuration` with one more CHECK constraint; its name must be new, ignoring case."""
     if not name or name.lower() in _RESERVED_NAMES:
         raise ConstraintError("DELTA_INVALID_CONSTRAINT_NAME", name=name)
-    for old in check_constraints(configuration):
+    for old in table_checks(configuration):
         if old.name.lower() == name.lower():
             raise ConstraintError(
-                "DELTA_CONSTRAINT_ALREADY_EXISTS",
-                constraintName=name,
-                oldConstraint=old.expression,
+                "DELTA_CONSTRAINT_ALREADY_EXISTS", constraintName=name, oldConstraint=old.expression
             )
     return {**configuration, CONSTRAINT_PREFIX + name.lower(): expression}
 
@@ -110,24 +115,25 @@ def without_constraint(
 
 
 def has_invariants(schema: StructType) -> bool:
-    """Whether any column carries an invariant, legal or not."""
+    """Whether any column has an invariant, legal or not."""
     return any(INVARIANTS in f.metadata for _, f in walk_fields(schema))
 
 
 def invariants(schema: StructType) -> tuple[Check, ...]:
-    """The conditions that hang on columns; SchemaError for one that cannot be understood.
+    """The invariants of columns; SchemaError for one that cannot be parsed.
 
-    A writer must uphold every invariant, so none may be passed over.
+    A writer must enforce every invariant, so none may be ignored.
     """
-    reachable = {path for path, _ in _struct_fields(schema)}
-    found = []
+    reachable = {path for path, _ in walk_fields(schema, structs_only=True)}
+    checks = []
     for path, f in walk_fields(schema):
         if INVARIANTS not in f.metadata:
             continue
         if path not in reachable:
             raise SchemaError("DELTA_UNSUPPORTED_INVARIANT_NON_STRUCT")
-        found.append(Check("", _invariant_expression(column_name(path), f.metadata[INVARIANTS])))
-    return tuple(found)
+        expression = _invariant_expression(column_name(path), f.metadata[INVARIANTS])
+        checks.append(Check(name="", expression=expression))
+    return tuple(checks)
 
 
 def _invariant_expression(column: str, text: object) -> str:
@@ -144,14 +150,3 @@ def _invariant_expression(column: str, text: object) -> str:
     if not isinstance(inner, dict) or not isinstance(inner.get("expression"), str):
         raise SchemaError("DELTA_UNRECOGNIZED_INVARIANT")
     return str(inner["expression"])
-
-
-def _struct_fields(
-    struct: StructType, path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], StructField]]:
-    """Fields that can be reached without going through an array or a map."""
-    for f in struct.fields:
-        here = (*path, f.name)
-        yield here, f
-        if isinstance(f.data_type, StructType):
-            yield from _struct_fields(f.data_type, here)

@@ -3,7 +3,7 @@
 A date is days since 1970-01-01, a timestamp microseconds since then: what Arrow and Parquet hold,
 and more than Python's `datetime` does (a 64-bit timestamp reaches 290,000 years each way).  The
 calendar is the proleptic Gregorian one, as Spark's is.  Text that is not a date or timestamp gives
-None; the caller knows what it stood for.  PROTOCOL.md, "Partition Value Serialization".
+None, and the caller raises with its context.  PROTOCOL.md, "Partition Value Serialization".
 
 >>> parse_date("1969-12-31"), format_date(-719529)
 (-1, '-0001-12-31')
@@ -33,9 +33,9 @@ _CYCLE_DAYS = 146_097
 
 
 def parse_date(text: str) -> int | None:
-    """Days since 1970-01-01; None when `text` is no date, or one that 32 bits do not hold."""
-    found = _DATE_TEXT.fullmatch(text)
-    return None if found is None else _days(found)
+    """Days since 1970-01-01; None when `text` is not a date, or one outside of 32 bits."""
+    match = _DATE_TEXT.fullmatch(text)
+    return None if match is None else _days(match)
 
 
 def format_date(days: int) -> str:
@@ -45,23 +45,23 @@ def format_date(days: int) -> str:
 
 
 def parse_timestamp(text: str, zone: tzinfo | None = UTC) -> int | None:
-    """Microseconds since 1970-01-01; None when `text` is no timestamp, or too far away.
+    """Microseconds since 1970-01-01; None when `text` is not a timestamp, or out of range.
 
-    Text with an offset says where it is; other text is local time in `zone`.  With `zone` None the
-    result is local time itself (a timestamp without time zone), and an offset makes no sense.
-    Digits behind microseconds are cut, as Spark cuts them.
+    Text without an offset is local time in `zone`.  With `zone` None the result is local time
+    itself (a timestamp without time zone), and an offset makes no sense.  Digits after
+    microseconds are truncated, as in Spark.
     """
-    found = _TIMESTAMP_TEXT.fullmatch(text)
-    if found is None or (zone is None and found["offset"]):
+    match = _TIMESTAMP_TEXT.fullmatch(text)
+    if match is None or (zone is None and match["offset"]):
         return None
-    days = _days(found)
-    seconds = _seconds(found)
+    days = _days(match)
+    seconds = _seconds(match)
     if days is None or seconds is None:
         return None
-    fraction = int((found["fraction"] or "").ljust(6, "0")[:6])
+    fraction = int((match["fraction"] or "").ljust(6, "0")[:6])
     local = (days * 86_400 + seconds) * MICROS_PER_SECOND + fraction
-    if found["offset"]:
-        offset = _offset_micros(found)
+    if match["offset"]:
+        offset = _offset_micros(match)
         if offset is None:
             return None
     else:
@@ -71,10 +71,10 @@ def parse_timestamp(text: str, zone: tzinfo | None = UTC) -> int | None:
 
 
 def format_timestamp(micros: int, *, separator: str, fraction_digits: int | None) -> str:
-    """`yyyy-MM-dd<separator>HH:mm:ss` and a fraction; zone letters are the caller's.
+    """`yyyy-MM-dd<separator>HH:mm:ss` and a fraction; the caller appends a zone.
 
     `fraction_digits` None writes as many digits as are needed, none for whole seconds; a number
-    writes exactly that many and cuts what is behind them.
+    writes exactly that many and truncates the rest.
     """
     days, rest = divmod(micros, MICROS_PER_DAY)
     seconds, fraction = divmod(rest, MICROS_PER_SECOND)
@@ -116,8 +116,8 @@ def civil_from_days(days: int) -> tuple[int, int, int]:
     return cycle * _CYCLE_YEARS + year_of_cycle + (month <= 2), month, day
 
 
-def _days(found: re.Match[str]) -> int | None:
-    year, month, day = int(found["year"]), int(found["month"]), int(found["day"])
+def _days(match: re.Match[str]) -> int | None:
+    year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
     if not (1 <= month <= 12 and 1 <= day <= _DAYS_IN_MONTH[month - 1]):
         return None
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -127,27 +127,27 @@ def _days(found: re.Match[str]) -> int | None:
     return days if -(2**31) <= days < 2**31 else None
 
 
-def _seconds(found: re.Match[str]) -> int | None:
-    if found["hour"] is None:
+def _seconds(match: re.Match[str]) -> int | None:
+    if match["hour"] is None:
         return 0
-    hour, minute, second = int(found["hour"]), int(found["minute"]), int(found["second"])
+    hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"])
     if hour > 23 or minute > 59 or second > 59:
         return None
     return (hour * 60 + minute) * 60 + second
 
 
-def _offset_micros(found: re.Match[str]) -> int | None:
-    if found["offset"] == "Z":
+def _offset_micros(match: re.Match[str]) -> int | None:
+    if match["offset"] == "Z":
         return 0
-    hours, minutes, seconds = (int(found[name] or 0) for name in ("off_h", "off_m", "off_s"))
+    hours, minutes, seconds = (int(match[name] or 0) for name in ("off_h", "off_m", "off_s"))
     if hours > 18 or minutes > 59 or seconds > 59:  # the bounds of java.time.ZoneOffset
         return None
     micros = ((hours * 60 + minutes) * 60 + seconds) * MICROS_PER_SECOND
-    return -micros if found["sign"] == "-" else micros
+    return -micros if match["sign"] == "-" else micros
 
 
 def _zone_offset_micros(local: int, zone: tzinfo) -> int:
-    """What `zone` is ahead of UTC at a local time; in an overlap of clocks the earlier one."""
+    """The offset of `zone` from UTC at a local time; in an overlap of clocks the earlier one."""
     days, rest = divmod(local, MICROS_PER_DAY)
     year, month, day = civil_from_days(days)
     # Beyond Python's years: a year of the same calendar, in which a zone's rules are the same too.

@@ -1,8 +1,8 @@
-"""Deletion vectors: which rows of a data file are gone, and where that is written down.
+"""Deletion vectors: sets of deleted rows of a data file, their descriptors and their files.
 
-A `DeletionVector` is a set of row positions.  Descriptors say where its bytes are; `read` and
-`pack` know the frames of a deletion vector file.  Storage is a function that is handed in, and is
-asked for a range only when the file is long enough to hold it.
+A `DeletionVector` is a set of row positions.  A descriptor has the location of its bytes; `read`
+and `pack` handle the frames of a deletion vector file.  The caller passes a function that reads
+bytes; it is called for a range only when the file is long enough to hold it.
 PROTOCOL.md, "Deletion Vectors", "Deletion Vector Format", "Deletion Vector File Storage Format".
 
 >>> descriptor = inline_descriptor(DeletionVector([3, 4, 7, 11, 18, 29]))
@@ -25,24 +25,63 @@ from uuid import UUID
 
 from pyroaring import BitMap64
 
-from pyspark_delta.errors.table import DeletionVectorError, UnsafePathError
+from pyspark_delta.errors import DeletionVectorError, UnsafePathError
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
 from pyspark_delta.kernel.protocol.roaring import MAX_ROW, format_bitmap, parse_bitmap
-from pyspark_delta.kernel.protocol.z85 import decode_z85, encode_z85
 
+ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_VALUES = {ord(character): value for value, character in enumerate(ALPHABET)}
+_POWERS = (85**4, 85**3, 85**2, 85, 1)
 IN_TABLE = "u"
 INLINE = "i"
 ABSOLUTE = "p"
-
 TARGET_FILE_BYTES = 2 * 1024 * 1024  # delta-spark starts another file beyond this size
-
 _FILE_VERSION = b"\x01"
 _UUID_CHARACTERS = 20
-_FRAME_BYTES = 8  # the length in front of a vector and the checksum behind it
+_FRAME_BYTES = 8  # the length before a vector and the checksum after it
 _MAX_INT = 2**31 - 1
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
-
 ReadRange = Callable[[str, int, int], bytes]
+
+
+def encode_z85(data: bytes) -> str:
+    """The Z85 text of `data`, whose length must be a multiple of four.
+
+    ZeroMQ's RFC 32 defines Z85, PROTOCOL.md names it: text that needs no escaping in JSON, four
+    bytes to five characters.
+
+    >>> encode_z85(bytes.fromhex("864fd26fb559f75b"))
+    'HelloWorld'
+    """
+    if len(data) % 4:
+        raise ValueError(f"Z85 takes groups of 4 bytes, not {len(data)} bytes")
+    return "".join(
+        ALPHABET[word // power % 85]
+        for (word,) in struct.iter_unpack(">I", data)
+        for power in _POWERS
+    )
+
+
+def decode_z85(text: str) -> bytes:
+    """The bytes of a Z85 text; ValueError for a character or group that Z85 does not have.
+
+    >>> decode_z85("HelloWorld").hex()
+    '864fd26fb559f75b'
+    """
+    if len(text) % 5:
+        raise ValueError(f"Z85 takes groups of 5 characters, not {len(text)} characters")
+    try:
+        digits = [_VALUES[ord(character)] for character in text]
+    except KeyError as error:
+        raise ValueError(f"Z85 has no character {chr(error.args[0])!r}") from None
+    words = []
+    for at in range(0, len(digits), 5):
+        a, b, c, d, e = digits[at : at + 5]
+        word = (((a * 85 + b) * 85 + c) * 85 + d) * 85 + e
+        if word > 0xFFFF_FFFF:
+            raise ValueError(f"the Z85 group {text[at : at + 5]!r} is larger than 4 bytes")
+        words.append(word)
+    return struct.pack(f">{len(words)}I", *words)
 
 
 class DeletionVector:
@@ -70,23 +109,23 @@ class DeletionVector:
 
     @property
     def cardinality(self) -> int:
-        """How many rows are gone."""
+        """The number of deleted rows."""
         return len(self._rows)
 
     @property
     def max_row(self) -> int | None:
-        """The last row that is gone; None when there is none."""
+        """The last deleted row; None when there is none."""
         return int(self._rows.max()) if self._rows else None
 
     @property
     def min_row(self) -> int | None:
-        """The first row that is gone; None when there is none."""
+        """The first deleted row; None when there is none."""
         return int(self._rows.min()) if self._rows else None
 
     def rows_between(self, start: int, stop: int) -> array.array[int]:
-        """The rows that are gone from `start` up to and without `stop`, in order.
+        """The deleted rows from `start` (included) to `stop` (excluded), in order.
 
-        What it costs grows with `stop - start`, so ask for a batch, not for a table.
+        The cost grows with `stop - start`: call it for a batch, not for a table.
         """
         window = self._rows
         if window and not start <= window.min() <= window.max() < stop:
@@ -98,19 +137,19 @@ class DeletionVector:
         return rows
 
     def union(self, other: DeletionVector) -> DeletionVector:
-        """The rows that one or both take away."""
+        """The rows that one or both delete."""
         return DeletionVector(self._rows | other._rows)
 
     def difference(self, other: DeletionVector) -> DeletionVector:
-        """The rows that this takes away and `other` does not."""
+        """The rows that this vector deletes and `other` does not."""
         return DeletionVector(self._rows - other._rows)
 
     def is_subset(self, other: DeletionVector) -> bool:
-        """Whether `other` takes away every row that this does."""
+        """Whether `other` deletes every row that this vector does."""
         return bool(self._rows <= other._rows)
 
     def is_disjoint(self, other: DeletionVector) -> bool:
-        """Whether no row is taken away by both."""
+        """Whether no row is deleted by both."""
         return bool(self._rows.isdisjoint(other._rows))
 
     def __contains__(self, row: object) -> bool:
@@ -131,7 +170,7 @@ class DeletionVector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionVectorLocation:
-    """Where a vector's bytes are.  Exactly one of `path`, `uri` and `inline` is set."""
+    """The location of a vector's bytes.  Exactly one of `path`, `uri` and `inline` is set."""
 
     path: str | None = None  # decoded, relative to the table's root
     uri: str | None = None  # absolute, as the log spells it
@@ -142,7 +181,7 @@ class DeletionVectorLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionVectorFile:
-    """A file to be written at `path`, and the descriptor of each vector in it, in order."""
+    """A file to write at `path`, and the descriptor of each vector in it, in order."""
 
     path: str
     data: bytes
@@ -150,7 +189,7 @@ class DeletionVectorFile:
 
 
 def locate(descriptor: DeletionVectorDescriptor) -> DeletionVectorLocation:
-    """Where the descriptor points.  Nothing that leads out of the table passes as a `path`."""
+    """The location in the descriptor.  Never a `path` that leads out of the table."""
     size = descriptor.size_in_bytes
     offset = descriptor.offset or 0
     if not 0 <= size <= _MAX_INT:
@@ -180,7 +219,7 @@ def read_deletion_vector(
     read_range: ReadRange | None = None,
     file_size: int | None = None,
 ) -> DeletionVector:
-    """The vector that `descriptor` describes, checked against all that the descriptor says.
+    """The vector of `descriptor`, checked against every field of the descriptor.
 
     `read_range(path or uri, offset, length)` and the size of the file in bytes are needed unless
     the vector is inline.
@@ -199,7 +238,7 @@ def read_deletion_vector(
 
 
 def check_rows_exist(vector: DeletionVector, num_records: int) -> None:
-    """Refuse a vector that takes away a row beyond the last of its file's `num_records` rows."""
+    """Raise if a vector deletes a row beyond the last of its file's `num_records` rows."""
     if vector.max_row is not None and vector.max_row >= num_records:
         raise DeletionVectorError("DELTA_DELETION_VECTOR_INVALID_ROW_INDEX")
 

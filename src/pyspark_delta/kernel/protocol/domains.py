@@ -1,8 +1,7 @@
 """Domain metadata: named configurations beside the table's properties.
 
-Which domains live, which names are Delta's own, and what the two known domains say.  Names that
-begin with `delta.` belong to the protocol.  PROTOCOL.md, "Domain Metadata", "Clustered Table" and
-"Row Tracking".
+Live domains, and the content of the two known domains.  Names that begin with `delta.` belong to
+the protocol.  PROTOCOL.md, "Domain Metadata", "Clustered Table" and "Row Tracking".
 
 >>> clustering_domain([("a",), ("b", "c")]).configuration
 '{"clusteringColumns":[["a"],["b","c"]],"domainName":"delta.clustering"}'
@@ -15,16 +14,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark_delta.errors.table import (
-    CorruptLogError,
-    InvalidActionsError,
-    OperationNotAllowedError,
-)
+from pyspark_delta.errors import CorruptLogError, InvalidActionsError
 from pyspark_delta.kernel.protocol.actions import DomainMetadata
 from pyspark_delta.kernel.protocol.codec import dumps
 
 FEATURE = "domainMetadata"
-RESERVED_PREFIX = "delta."
 CLUSTERING = "delta.clustering"
 ROW_TRACKING = "delta.rowTracking"
 
@@ -37,19 +31,8 @@ def live_domains(entries: Iterable[DomainMetadata]) -> dict[str, DomainMetadata]
     return {name: entry for name, entry in newest.items() if not entry.removed}
 
 
-def is_reserved(name: str) -> bool:
-    """Whether a domain belongs to the protocol and not to users."""
-    return name.startswith(RESERVED_PREFIX)
-
-
-def check_user_domain(name: str) -> None:
-    """Refuse to let a user write a domain of the protocol's."""
-    if is_reserved(name):
-        raise OperationNotAllowedError("DELTA_SYSTEM_DOMAIN_NOT_ALLOWED", domainName=name)
-
-
 def check_domains(entries: Iterable[DomainMetadata], supported: Collection[str]) -> None:
-    """Refuse domains in a commit when the table lacks the feature, or when one comes twice."""
+    """Raise for domains in a commit when the table lacks the feature, or when one occurs twice."""
     names = [entry.domain for entry in entries]
     if names and FEATURE not in supported:
         raise InvalidActionsError(
@@ -65,7 +48,7 @@ def check_domains(entries: Iterable[DomainMetadata], supported: Collection[str])
 
 
 def tombstone(entry: DomainMetadata) -> DomainMetadata:
-    """The action that ends a domain; it keeps the configuration it had, as the protocol asks."""
+    """The action that removes a domain, with its configuration, as the protocol requires."""
     return replace(entry, removed=True)
 
 
@@ -97,13 +80,13 @@ def clustering_columns(domains: Domains) -> tuple[tuple[str, ...], ...] | None:
 
 
 def row_tracking_domain(high_water_mark: int) -> DomainMetadata:
-    """The domain that records the largest row id given out."""
+    """The domain that records the largest assigned row id."""
     value = {"rowIdHighWaterMark": high_water_mark, "domainName": ROW_TRACKING}
     return DomainMetadata(domain=ROW_TRACKING, configuration=dumps(value))
 
 
 def row_id_high_water_mark(domains: Domains) -> int | None:
-    """The largest row id given out; None when none has been."""
+    """The largest assigned row id; None when none has been assigned."""
     entry = domains.get(ROW_TRACKING)
     if entry is None:
         return None

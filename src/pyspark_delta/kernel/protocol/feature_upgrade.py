@@ -1,4 +1,4 @@
-"""How a protocol comes to support a feature, and how it is written down.
+"""Compute the protocol that supports given features, and its form as versions and lists.
 
 A set of features has one *normal* form: the legacy versions that imply exactly this set, or else
 the smallest reader version beside writer version 7 and a list.  Going the other way, a legacy
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pyspark_delta.errors.table import CorruptLogError, ProtocolError
+from pyspark_delta.errors import ProtocolError
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import (
     FEATURES,
@@ -40,14 +40,17 @@ from pyspark_delta.kernel.protocol.properties import (
 DEFAULT_VERSIONS = (1, 2)
 _STATUSES = frozenset({"supported", "enabled"})
 _VECTORS = "deletionVectors"
+_PROTOCOL_KEYS = frozenset(
+    row.key.lower() for row in (MIN_READER_VERSION, MIN_WRITER_VERSION, IGNORE_PROTOCOL_DEFAULTS)
+)
 
-# A reader and a writer version that were asked for; None leaves one of them open.
+# A requested reader and writer version; None leaves one of them open.
 Versions = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedProtocol:
-    """What a user's properties ask of the protocol; it is stored there and not as properties."""
+    """The protocol that a user's properties request; the properties themselves are not stored."""
 
     min_reader_version: int | None = None
     min_writer_version: int | None = None
@@ -56,40 +59,39 @@ class RequestedProtocol:
 
     @property
     def min_versions(self) -> Versions | None:
-        """The versions for `protocol_for`; None when neither was asked for."""
+        """The versions for `protocol_for`; None when neither is requested."""
         if self.min_reader_version is None and self.min_writer_version is None:
             return None
         return (self.min_reader_version, self.min_writer_version)
 
     @property
     def default_versions(self) -> tuple[int, int]:
-        """The versions of a new table that asks for none."""
+        """The versions of a new table without requested versions."""
         return (1, 1) if self.ignore_defaults else DEFAULT_VERSIONS
 
 
 def take_protocol_properties(
     configuration: Mapping[str, str | None], *, altering: bool = False
 ) -> tuple[dict[str, str | None], RequestedProtocol]:
-    """The properties that stay properties, and what the others ask of the protocol.
+    """The properties that stay properties, and the protocol that the others request.
 
-    `altering` says that the table exists: it only decides how a refusal is worded.
+    `altering` is for an existing table: it only selects the error's wording.
     """
     rest: dict[str, str | None] = {}
-    taken: dict[str, str] = {}
+    protocol_properties: dict[str, str] = {}
     features: dict[str, str] = {}
-    protocol_keys = {row.key.lower() for row in _PROTOCOL_ROWS}
     for key, value in configuration.items():
         lowered = key.lower()
         if lowered.startswith(FEATURE_PREFIX):
             features[key] = value or ""
-        elif lowered in protocol_keys:
-            taken[lowered] = value or ""
+        elif lowered in _PROTOCOL_KEYS:
+            protocol_properties[lowered] = value or ""
         else:
             rest[key] = value
-    ignore = taken.get(IGNORE_PROTOCOL_DEFAULTS.key.lower())
+    ignore = protocol_properties.get(IGNORE_PROTOCOL_DEFAULTS.key.lower())
     return rest, RequestedProtocol(
-        min_reader_version=_version(taken, MIN_READER_VERSION),
-        min_writer_version=_version(taken, MIN_WRITER_VERSION),
+        min_reader_version=_version(protocol_properties, MIN_READER_VERSION),
+        min_writer_version=_version(protocol_properties, MIN_WRITER_VERSION),
         features=_named_features(features, altering),
         ignore_defaults=ignore is not None and parsed_value(IGNORE_PROTOCOL_DEFAULTS, ignore),
     )
@@ -105,26 +107,28 @@ def protocol_for(
 ) -> Protocol:
     """The protocol that a table needs for `metadata`, which holds no protocol properties.
 
-    `base` is the protocol it has, None for a new table; it comes back unchanged when it is enough.
-    A feature that an existing table must be given by name is refused
-    (DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT); all others are added silently.
+    `base` is the protocol it has, None for a new table; it is returned unchanged if it suffices.
+    A needed feature that an existing table must enable by name raises
+    DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT; all others are added silently.
     """
     explicit = frozenset(explicit_features)
     _check_known(explicit)
     if base is None:
-        asked = _asked_versions(min_versions, default_versions)
+        requested = _requested_versions(min_versions, default_versions)
         supported: frozenset[str] = frozenset()
     else:
-        asked = _asked_versions(min_versions, (base.min_reader_version, base.min_writer_version))
-        _check_writer(asked, min_versions)
+        requested = _requested_versions(
+            min_versions, (base.min_reader_version, base.min_writer_version)
+        )
+        _check_writer(requested, min_versions)
         supported = supported_features(base)
-    wanted = supported | _implied_by(asked) | with_required(explicit)
+    wanted = supported | _implied_by(requested) | with_required(explicit)
     active = active_features(metadata, wanted)
     if base is not None:
         _check_automatic(active - wanted, wanted)
     wanted |= with_required(active)
     if min_versions is not None:
-        _check_asked(asked, wanted)
+        _check_reader(requested, wanted)
     if base is not None and min_versions is None and wanted == supported:
         return base
     return _normal_form(wanted, () if base is None else (base,))
@@ -145,32 +149,20 @@ def merged(*protocols: Protocol) -> Protocol:
 
 
 def keeping_vectors(protocol: Protocol, *others: Protocol) -> Protocol:
-    """`protocol`, which supports deletion vectors also when only one of `others` does.
+    """`protocol`, with deletion vectors supported if any of `others` supports them.
 
-    For who reads entries of several versions at once, `others` being what these asked: DROP
-    FEATURE frees the table of vectors, and older entries of the log have them still.
+    For a reader of several versions at once, whose protocols are `others`: after DROP FEATURE the
+    table has no vectors, but older entries of the log still do.
     """
     if any(is_supported(each, _VECTORS) for each in others):
         return upgraded(protocol, [_VECTORS])
     return protocol
 
 
-def normalised(protocol: Protocol) -> Protocol:
-    """The same features in the weakest form that older clients can read."""
-    return _normal_form(supported_features(protocol), (protocol,))
-
-
-def denormalised(protocol: Protocol) -> Protocol:
-    """The same features, each of them by name."""
-    if protocol.min_writer_version >= WRITER_FEATURES_VERSION:
-        return protocol
-    return _listing(supported_features(protocol), (protocol,))
-
-
 def without_feature(protocol: Protocol, name: str) -> Protocol:
     """`protocol` after DROP FEATURE; ProtocolError when the feature cannot go.
 
-    Whether the table still uses the feature is for the caller to find out.
+    The caller checks whether the table still uses the feature.
     """
     feature = feature_named(name)
     if feature is None:
@@ -195,7 +187,7 @@ def without_feature(protocol: Protocol, name: str) -> Protocol:
 
 
 def check_upgrade(old: Protocol, new: Protocol) -> None:
-    """Refuse a protocol that no longer supports what the table's present one does."""
+    """Raise if a protocol lacks a feature that the table's present one supports."""
     if dropped_features(old, new):
         raise ProtocolError(
             "DELTA_INVALID_PROTOCOL_DOWNGRADE",
@@ -209,51 +201,22 @@ def dropped_features(old: Protocol, new: Protocol) -> frozenset[str]:
     return supported_features(old) - supported_features(new)
 
 
-def is_feature_dropped(old: Protocol, new: Protocol) -> bool:
-    """Whether going from `old` to `new` takes any feature away."""
-    return bool(dropped_features(old, new))
-
-
-def check_metadata_supported(protocol: Protocol, metadata: Metadata) -> None:
-    """Refuse metadata that uses a feature which a listing protocol does not list.
-
-    Legacy protocols are let pass, as in delta-spark: properties older than their feature are
-    without effect there.
-    """
-    if protocol.min_writer_version < WRITER_FEATURES_VERSION:
-        return
-    supported = supported_features(protocol)
-    missing = active_features(metadata, supported) - supported
-    if missing:
-        raise CorruptLogError(
-            "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH",
-            features=", ".join(in_listing_order(missing)),
-        )
-
-
 def with_required(names: Iterable[str]) -> frozenset[str]:
     """`names` and every feature that they require, directly or not."""
-    found: set[str] = set()
+    needed: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in needed:
+            needed.add(name)
             waiting.extend(FEATURES[name].requires if name in FEATURES else ())
-    return frozenset(found)
+    return frozenset(needed)
 
 
 def is_protocol_property(key: str) -> bool:
-    """Whether a property asks for a protocol, and is stored as one."""
+    """Whether a property is a request for a protocol, and is stored as one."""
     lowered = key.lower()
-    return lowered.startswith(FEATURE_PREFIX) or lowered in {r.key.lower() for r in _PROTOCOL_ROWS}
-
-
-_PROTOCOL_ROWS: tuple[Property[object], ...] = (
-    MIN_READER_VERSION,
-    MIN_WRITER_VERSION,
-    IGNORE_PROTOCOL_DEFAULTS,
-)
+    return lowered.startswith(FEATURE_PREFIX) or lowered in _PROTOCOL_KEYS
 
 
 def _normal_form(names: frozenset[str], sources: Iterable[Protocol]) -> Protocol:
@@ -289,33 +252,34 @@ def _smallest_versions(names: frozenset[str]) -> tuple[int, int]:
     )
 
 
-def _asked_versions(asked: Versions | None, otherwise: tuple[int, int]) -> tuple[int, int]:
-    reader, writer = asked or (None, None)
+def _requested_versions(requested: Versions | None, otherwise: tuple[int, int]) -> tuple[int, int]:
+    reader, writer = requested or (None, None)
     return (
         otherwise[0] if reader is None else reader,
         otherwise[1] if writer is None else writer,
     )
 
 
-def _implied_by(asked: tuple[int, int]) -> frozenset[str]:
-    reader, writer = asked
+def _implied_by(requested: tuple[int, int]) -> frozenset[str]:
+    reader, writer = requested
     if writer < WRITER_FEATURES_VERSION:
         # Reader version 3 has no meaning of its own beside a legacy writer version.
         reader = min(reader, READER_FEATURES_VERSION - 1)
     return implied_features(reader, writer)
 
 
-def _check_writer(asked: tuple[int, int], named: Versions | None) -> None:
-    """Refuse to name a writer version in which the reader's, which stays, has no meaning."""
+def _check_writer(requested: tuple[int, int], named: Versions | None) -> None:
+    """Raise for a writer version in which the reader version, which stays, has no meaning."""
+    reader, writer = requested
     is_named = named is not None and named[1] is not None
-    if is_named and asked[0] >= READER_FEATURES_VERSION and asked[1] < WRITER_FEATURES_VERSION:
+    if is_named and reader >= READER_FEATURES_VERSION and writer < WRITER_FEATURES_VERSION:
         raise ProtocolError(
             "DELTA_READ_FEATURE_PROTOCOL_REQUIRES_WRITE", writerVersion=WRITER_FEATURES_VERSION
         )
 
 
-def _check_asked(asked: tuple[int, int], wanted: frozenset[str]) -> None:
-    reader, writer = asked
+def _check_reader(requested: tuple[int, int], wanted: frozenset[str]) -> None:
+    reader, writer = requested
     lists_features = max(writer, _smallest_versions(wanted)[1]) >= WRITER_FEATURES_VERSION
     if reader >= READER_FEATURES_VERSION and not lists_features:
         raise ProtocolError(
@@ -342,8 +306,8 @@ def _check_known(names: frozenset[str]) -> None:
         )
 
 
-def _version(taken: Mapping[str, str], row: Property[int | None]) -> int | None:
-    text = taken.get(row.key.lower())
+def _version(properties: Mapping[str, str], row: Property[int | None]) -> int | None:
+    text = properties.get(row.key.lower())
     if text is None:
         return None
     if not text.removeprefix("-").removeprefix("+").isdecimal():

@@ -1,9 +1,8 @@
-"""Table features: one table of all that a protocol can ask of a client, and who can do what.
+"""The table of all table features, and checks of protocols against the supported ones.
 
-A feature is *supported* when the protocol says so, by version or by name; it is *active* when the
-metadata puts it to use.  Readers and writers obey supported features.  How a protocol comes to
-support another feature is in `feature_upgrade`.  PROTOCOL.md, "Table Features" and "Valid Feature
-Names in Table Features".
+A feature is *supported* when the protocol includes it, by version or by name; it is *active* when
+the metadata uses it.  Readers and writers must follow supported features.  `feature_upgrade` adds
+features to a protocol.  PROTOCOL.md, "Table Features" and "Valid Feature Names in Table Features".
 
 >>> sorted(supported_features(Protocol(min_reader_version=1, min_writer_version=3)))
 ['appendOnly', 'checkConstraints', 'invariants']
@@ -12,11 +11,11 @@ Names in Table Features".
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
-from pyspark_delta.errors.table import CorruptLogError, UnsupportedProtocolError
+from pyspark_delta.errors import CorruptLogError, UnsupportedProtocolError
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
-from pyspark_delta.kernel.protocol.constraints import check_constraints, has_invariants
+from pyspark_delta.kernel.protocol.constraints import has_invariants, table_checks
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns
 from pyspark_delta.kernel.protocol.identity_columns import identity_columns
 from pyspark_delta.kernel.protocol.properties import (
@@ -42,10 +41,9 @@ from pyspark_delta.kernel.protocol.properties import (
 from pyspark_delta.kernel.protocol.types import (
     TIMESTAMP_NTZ,
     VARIANT,
-    ArrayType,
     DataType,
-    MapType,
-    StructType,
+    inner_types,
+    is_atomic,
 )
 
 # The Delta Lake release whose features this table lists.
@@ -55,26 +53,26 @@ WRITER_VERSIONS = (1, 2, 3, 4, 5, 6, 7)
 READER_FEATURES_VERSION = 3
 WRITER_FEATURES_VERSION = 7
 
-# Metadata, and the features that its protocol supports already -> whether the feature is needed.
+# Metadata, and the features that its protocol supports -> whether the feature is needed.
 Need = Callable[[Metadata, frozenset[str]], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Feature:
-    """One row: what a feature asks of whom, what it comes with, and whether we can honour it.
+    """One row: a feature, the clients that must support it, its dependencies, and our support.
 
-    `readers` is true when readers must know it too.  `legacy` holds the (reader, writer) versions
-    that imply it without naming it.  `needed` says what makes it active, in `auto` words; with
-    `upgrades` an existing table gets it silently then.  `readable` and `writable` are our own
-    abilities, `removable` whether DROP FEATURE may take it away.  A feature that is not `nameable`
-    cannot be asked for by `delta.feature.<name>`.
+    `readers` is true when readers must support it too.  `legacy` holds the (reader, writer)
+    versions that imply it without naming it.  `needed` decides whether metadata makes it active;
+    with `upgrades` an existing table gets it silently then.  `readable` and `writable` are our own
+    support, `removable` whether DROP FEATURE may remove it.  A feature that is not `nameable`
+    cannot be requested by `delta.feature.<name>`.
     """
 
     name: str
+    _: KW_ONLY
     readers: bool = False
     legacy: tuple[int, int] | None = None
     requires: tuple[str, ...] = ()
-    auto: str = ""
     needed: Need | None = None
     upgrades: bool = True
     readable: bool = True
@@ -84,7 +82,7 @@ class Feature:
 
     @property
     def min_reader_version(self) -> int:
-        """The smallest reader version that can support it; 0 when readers need not care."""
+        """The smallest reader version that can support it; 0 for a feature of writers only."""
         if self.legacy is not None:
             return self.legacy[0]
         return READER_FEATURES_VERSION if self.readers else 0
@@ -95,18 +93,11 @@ class Feature:
         return WRITER_FEATURES_VERSION if self.legacy is None else self.legacy[1]
 
 
-def _flag(row: Property[bool | None]) -> Need:
-    def needed(metadata: Metadata, supported: frozenset[str]) -> bool:
-        return bool(property_value(metadata.configuration, row))
-
-    return needed
-
-
-def _flag_unless(row: Property[bool], other: str) -> Need:
-    """As `_flag`, unless the feature's other name is supported: the two mean the same."""
+def _flag(row: Property[bool | None], *, unless: str = "") -> Need:
+    """Needed where a property is true, `unless` the feature's other name is supported already."""
 
     def needed(metadata: Metadata, supported: frozenset[str]) -> bool:
-        return other not in supported and property_value(metadata.configuration, row)
+        return unless not in supported and bool(property_value(metadata.configuration, row))
 
     return needed
 
@@ -119,15 +110,9 @@ def _is_set(row: Property[object]) -> Need:
 
 
 def _has_type(data_type: DataType, wanted: DataType) -> bool:
-    match data_type:
-        case StructType(fields=fields):
-            return any(_has_type(f.data_type, wanted) for f in fields)
-        case ArrayType(element_type=element):
-            return _has_type(element, wanted)
-        case MapType(key_type=key, value_type=value):
-            return _has_type(key, wanted) or _has_type(value, wanted)
-        case _:
-            return data_type == wanted
+    if is_atomic(data_type):
+        return data_type == wanted
+    return any(_has_type(inner, wanted) for _, inner in inner_types(data_type))
 
 
 def _variant_needed(metadata: Metadata, supported: frozenset[str]) -> bool:
@@ -136,172 +121,123 @@ def _variant_needed(metadata: Metadata, supported: frozenset[str]) -> bool:
 
 # The order is the order in which a protocol lists its features.
 _ROWS = (
+    Feature("appendOnly", legacy=(0, 2), needed=_flag(APPEND_ONLY)),
     Feature(
-        name="appendOnly",
-        legacy=(0, 2),
-        auto="delta.appendOnly = true",
-        needed=_flag(APPEND_ONLY),
+        "invariants", legacy=(0, 2), needed=lambda metadata, _: has_invariants(metadata.schema)
     ),
     Feature(
-        name="invariants",
-        legacy=(0, 2),
-        auto="a column with delta.invariants",
-        needed=lambda metadata, _: has_invariants(metadata.schema),
-    ),
-    Feature(
-        name="checkConstraints",
+        "checkConstraints",
         legacy=(0, 3),
-        auto="a property delta.constraints.*",
-        needed=lambda metadata, _: bool(check_constraints(metadata.configuration)),
+        needed=lambda metadata, _: bool(table_checks(metadata.configuration)),
         removable=True,
     ),
+    Feature("changeDataFeed", legacy=(0, 4), needed=_flag(ENABLE_CHANGE_DATA_FEED)),
     Feature(
-        name="changeDataFeed",
+        "generatedColumns",
         legacy=(0, 4),
-        auto="delta.enableChangeDataFeed = true",
-        needed=_flag(ENABLE_CHANGE_DATA_FEED),
-    ),
-    Feature(
-        name="generatedColumns",
-        legacy=(0, 4),
-        auto="a column with delta.generationExpression",
         needed=lambda metadata, _: bool(generated_columns(metadata.schema)),
     ),
     Feature(
-        name="columnMapping",
+        "columnMapping",
         readers=True,
         legacy=(2, 5),
-        auto="delta.columnMapping.mode other than none",
         needed=lambda m, _: property_value(m.configuration, COLUMN_MAPPING_MODE) != "none",
         removable=True,
     ),
     Feature(
-        name="identityColumns",
+        "identityColumns",
         legacy=(0, 6),
-        auto="a column with delta.identity.*",
         needed=lambda metadata, _: bool(identity_columns(metadata.schema)),
     ),
+    Feature("deletionVectors", readers=True, needed=_flag(ENABLE_DELETION_VECTORS), removable=True),
     Feature(
-        name="deletionVectors",
+        "timestampNtz",
         readers=True,
-        auto="delta.enableDeletionVectors = true",
-        needed=_flag(ENABLE_DELETION_VECTORS),
-        removable=True,
-    ),
-    Feature(
-        name="timestampNtz",
-        readers=True,
-        auto="a TIMESTAMP_NTZ column of a new table",
         needed=lambda metadata, _: _has_type(metadata.schema, TIMESTAMP_NTZ),
         upgrades=False,
     ),
     Feature(
-        name="v2Checkpoint",
+        "v2Checkpoint",
         readers=True,
-        auto="delta.checkpointPolicy = v2",
         needed=lambda m, _: property_value(m.configuration, CHECKPOINT_POLICY) == "v2",
         removable=True,
     ),
-    Feature(name="domainMetadata", auto="the features that require it", removable=True),
+    # The next one comes with the features that require it.
+    Feature("domainMetadata", removable=True),
     Feature(
-        name="rowTracking",
+        "rowTracking",
         requires=("domainMetadata",),
-        auto="delta.enableRowTracking = true",
         needed=_flag(ENABLE_ROW_TRACKING),
         removable=True,
     ),
+    Feature("icebergCompatV1", requires=("columnMapping",), needed=_flag(ENABLE_ICEBERG_COMPAT_V1)),
+    Feature("icebergCompatV2", requires=("columnMapping",), needed=_flag(ENABLE_ICEBERG_COMPAT_V2)),
+    # Reserved field ids of row ids are not written.
     Feature(
-        name="icebergCompatV1",
-        requires=("columnMapping",),
-        auto="delta.enableIcebergCompatV1 = true",
-        needed=_flag(ENABLE_ICEBERG_COMPAT_V1),
-    ),
-    Feature(
-        name="icebergCompatV2",
-        requires=("columnMapping",),
-        auto="delta.enableIcebergCompatV2 = true",
-        needed=_flag(ENABLE_ICEBERG_COMPAT_V2),
-    ),
-    Feature(
-        name="icebergCompatV3",
+        "icebergCompatV3",
         requires=("columnMapping", "rowTracking"),
-        auto="delta.enableIcebergCompatV3 = true",
         needed=_flag(ENABLE_ICEBERG_COMPAT_V3),
-        writable=False,  # reserved field ids of row ids are not written
+        writable=False,
     ),
-    Feature(name="icebergWriterCompatV1", requires=("icebergCompatV2",), writable=False),
-    Feature(name="icebergWriterCompatV3", requires=("icebergCompatV3",), writable=False),
-    Feature(name="clustering", requires=("domainMetadata",), auto="CLUSTER BY", nameable=False),
-    Feature(name="allowColumnDefaults"),
+    Feature("icebergWriterCompatV1", requires=("icebergCompatV2",), writable=False),
+    Feature("icebergWriterCompatV3", requires=("icebergCompatV3",), writable=False),
+    # CLUSTER BY adds it.
+    Feature("clustering", requires=("domainMetadata",), nameable=False),
+    Feature("allowColumnDefaults"),
+    Feature("inCommitTimestamp", needed=_flag(ENABLE_IN_COMMIT_TIMESTAMPS), removable=True),
+    Feature("vacuumProtocolCheck", readers=True, removable=True),
     Feature(
-        name="inCommitTimestamp",
-        auto="delta.enableInCommitTimestamps = true",
-        needed=_flag(ENABLE_IN_COMMIT_TIMESTAMPS),
-        removable=True,
-    ),
-    Feature(name="vacuumProtocolCheck", readers=True, removable=True),
-    Feature(
-        name="typeWidening",
+        "typeWidening",
         readers=True,
-        auto="delta.enableTypeWidening = true",
-        needed=_flag_unless(ENABLE_TYPE_WIDENING, "typeWidening-preview"),
+        needed=_flag(ENABLE_TYPE_WIDENING, unless="typeWidening-preview"),
         removable=True,
     ),
-    Feature(name="typeWidening-preview", readers=True, removable=True),
-    Feature(name="variantType", readers=True, auto="a VARIANT column", needed=_variant_needed),
-    Feature(name="variantType-preview", readers=True),
-    # Shredded variants come apart into typed columns, which the Arrow reader cannot put together.
+    Feature("typeWidening-preview", readers=True, removable=True),
+    Feature("variantType", readers=True, needed=_variant_needed),
+    Feature("variantType-preview", readers=True),
+    # The Arrow reader cannot reassemble shredded variants from their typed columns.
     Feature(
-        name="variantShredding",
+        "variantShredding", readers=True, requires=("variantType",), readable=False, writable=False
+    ),
+    Feature(
+        "variantShredding-preview",
         readers=True,
         requires=("variantType",),
+        needed=_flag(ENABLE_VARIANT_SHREDDING, unless="variantShredding"),
+        readable=False,
+        writable=False,
+    ),
+    # Only the catalog knows the newest commits.
+    Feature(
+        "catalogManaged",
+        readers=True,
+        requires=("inCommitTimestamp", "vacuumProtocolCheck"),
         readable=False,
         writable=False,
     ),
     Feature(
-        name="variantShredding-preview",
-        readers=True,
-        requires=("variantType",),
-        auto="delta.enableVariantShredding = true",
-        needed=_flag_unless(ENABLE_VARIANT_SHREDDING, "variantShredding"),
-        readable=False,
-        writable=False,
-    ),
-    Feature(
-        name="catalogManaged",
-        readers=True,
+        "coordinatedCommits-preview",
         requires=("inCommitTimestamp", "vacuumProtocolCheck"),
-        readable=False,  # only the catalog knows the newest commits
-        writable=False,
-    ),
-    Feature(
-        name="coordinatedCommits-preview",
-        requires=("inCommitTimestamp", "vacuumProtocolCheck"),
-        auto="delta.coordinatedCommits.commitCoordinator-preview",
         needed=_is_set(COMMIT_COORDINATOR),
         writable=False,
         removable=True,
     ),
-    Feature(name="checkpointProtection", auto="DROP FEATURE", removable=True),
+    # DROP FEATURE adds it.
+    Feature("checkpointProtection", removable=True),
     Feature(
-        name="materializePartitionColumns",
-        auto="delta.enableMaterializePartitionColumnsFeature = true",
+        "materializePartitionColumns",
         needed=_flag(ENABLE_MATERIALIZE_PARTITION_COLUMNS),
         removable=True,
     ),
-    Feature(name="geospatial", readers=True, readable=False, writable=False, removable=True),
-    Feature(name="geospatial-dev", readers=True, readable=False, writable=False, removable=True),
-    Feature(name="collations", requires=("domainMetadata",), writable=False),
+    Feature("geospatial", readers=True, readable=False, writable=False, removable=True),
+    Feature("geospatial-dev", readers=True, readable=False, writable=False, removable=True),
+    Feature("collations", requires=("domainMetadata",), writable=False),
     Feature(
-        name="timestampNanos",
-        readers=True,
-        requires=("timestampNtz",),
-        readable=False,
-        writable=False,
+        "timestampNanos", readers=True, requires=("timestampNtz",), readable=False, writable=False
     ),
-    Feature(name="columnMappingUsageTracking", requires=("columnMapping",), writable=False),
+    Feature("columnMappingUsageTracking", requires=("columnMapping",), writable=False),
     Feature(
-        name="adaptiveMetadata-preview",
+        "adaptiveMetadata-preview",
         readers=True,
         requires=(
             "catalogManaged",
@@ -314,17 +250,15 @@ _ROWS = (
         writable=False,
     ),
     Feature(
-        name="redirectReaderWriter-preview",
+        "redirectReaderWriter-preview",
         readers=True,
-        auto="delta.redirectReaderWriter-preview",
         needed=_is_set(REDIRECT_READER_WRITER),
         readable=False,
         writable=False,
         removable=True,
     ),
     Feature(
-        name="redirectWriterOnly-preview",
-        auto="delta.redirectWriterOnly-preview",
+        "redirectWriterOnly-preview",
         needed=_is_set(REDIRECT_WRITER_ONLY),
         writable=False,
         removable=True,
@@ -341,7 +275,7 @@ def feature_named(name: str) -> Feature | None:
 
 
 def implied_features(reader_version: int, writer_version: int) -> frozenset[str]:
-    """What two versions support without naming it; nothing once features are listed."""
+    """The features that two versions imply; none once features are listed."""
     if reader_version >= READER_FEATURES_VERSION or writer_version >= WRITER_FEATURES_VERSION:
         return frozenset()
     return frozenset(
@@ -353,22 +287,13 @@ def implied_features(reader_version: int, writer_version: int) -> frozenset[str]
     )
 
 
-def asks_the_same(one: Protocol, other: Protocol) -> bool:
-    """Whether two protocols ask for the same: features are sets, listed in any order."""
-
-    def asked(protocol: Protocol) -> tuple[int, int, frozenset[str], frozenset[str]]:
-        return (
-            protocol.min_reader_version,
-            protocol.min_writer_version,
-            frozenset(protocol.reader_features or ()),
-            frozenset(protocol.writer_features or ()),
-        )
-
-    return asked(one) == asked(other)
+def is_same_protocol(one: Protocol, other: Protocol) -> bool:
+    """Whether two protocols require the same: features are sets, listed in any order."""
+    return _requirements(one) == _requirements(other)
 
 
 def supported_features(protocol: Protocol) -> frozenset[str]:
-    """The features a protocol supports, implied ones and listed ones, known to us or not."""
+    """The features a protocol supports, implied and listed, known here or not."""
     return (
         implied_features(protocol.min_reader_version, protocol.min_writer_version)
         | frozenset(protocol.reader_features or ())
@@ -382,10 +307,10 @@ def is_supported(protocol: Protocol, name: str) -> bool:
 
 
 def active_features(metadata: Metadata, supported: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The features that metadata puts to use by itself.
+    """The features that the metadata needs.
 
-    `supported` is what the table has already: a feature under its preview name makes the other
-    name unnecessary.
+    `supported` are the features of the table: one that is supported under its preview name is
+    not needed under the other.
     """
     return frozenset(
         feature.name
@@ -395,15 +320,15 @@ def active_features(metadata: Metadata, supported: frozenset[str] = frozenset())
 
 
 def in_listing_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Feature names as a protocol lists them: in the table's order, unknown ones behind."""
+    """Feature names as a protocol lists them: in the table's order, unknown ones last."""
     return tuple(sorted(set(names), key=lambda name: (_ORDER.get(name, len(_ORDER)), name)))
 
 
 def check_readable(protocol: Protocol, table: str, *, also: Collection[str] = ()) -> None:
-    """Refuse, by name, a table that needs of its readers what we cannot do.
+    """Raise for a table with reader features that are not supported here, and name them.
 
     `table` is a name or a path for the message; `also` are features that the caller's own reader
-    honours although the kernel's does not.
+    supports although the kernel's does not.
     """
     if protocol.min_reader_version not in READER_VERSIONS:
         raise _unsupported_version(protocol, table)
@@ -420,9 +345,9 @@ def check_readable(protocol: Protocol, table: str, *, also: Collection[str] = ()
 
 
 def check_writable(protocol: Protocol, table: str, *, also: Collection[str] = ()) -> None:
-    """Refuse, by name, a table that needs of its writers what we cannot do.
+    """Raise for a table with writer features that are not supported here, and name them.
 
-    A writer must be able to read as well.  `also` is as for `check_readable`.
+    A writer must support the reader features too.  `also` is as for `check_readable`.
     """
     check_readable(protocol, table, also=also)
     if protocol.min_writer_version not in WRITER_VERSIONS:
@@ -439,10 +364,10 @@ def check_writable(protocol: Protocol, table: str, *, also: Collection[str] = ()
 
 
 def check_shape(protocol: Protocol) -> None:
-    """Refuse a protocol whose versions and feature lists contradict each other.
+    """Raise if the versions and feature lists of a protocol contradict each other.
 
-    An empty list beside a version that has none is let pass: it asks for nothing, and columnar
-    checkpoints cannot always tell it from an absent one.
+    An empty list beside a version without lists passes: it requires nothing, and columnar
+    checkpoints cannot always distinguish it from an absent one.
     """
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     reason = None
@@ -463,7 +388,7 @@ def check_shape(protocol: Protocol) -> None:
 
 
 def protocol_text(protocol: Protocol) -> str:
-    """A protocol in a few characters, for messages: `1,2` or `3,7,[a],[a,b]`."""
+    """The short form of a protocol for messages: `1,2` or `3,7,[a],[a,b]`."""
     text = f"{protocol.min_reader_version},{protocol.min_writer_version}"
     if protocol.reader_features is None and protocol.writer_features is None:
         return text
@@ -474,9 +399,18 @@ def protocol_text(protocol: Protocol) -> str:
     return ",".join((text, *lists))
 
 
+def _requirements(protocol: Protocol) -> tuple[object, ...]:
+    return (
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        frozenset(protocol.reader_features or ()),
+        frozenset(protocol.writer_features or ()),
+    )
+
+
 def _can_read(name: str) -> bool:
     feature = FEATURES.get(name)
-    # A writer's feature among the readers' is no feature we know: its meaning there is undefined.
+    # A writer feature in the list of reader features counts as unknown: its meaning is undefined.
     return feature is not None and feature.readers and feature.readable
 
 

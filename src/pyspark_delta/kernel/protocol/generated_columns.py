@@ -1,8 +1,7 @@
-"""Generated columns: values that an expression over the row's other columns gives.
+"""Generated columns: columns computed by an expression over the row's other columns.
 
-The expression is SQL text in a field's metadata; here it is found, set and its surroundings
-checked, and never evaluated.  Only top-level columns can be generated.  PROTOCOL.md, "Generated
-Columns".
+The expression is SQL text in a field's metadata; this module reads, sets and checks it, and never
+evaluates it.  Only top-level columns can be generated.  PROTOCOL.md, "Generated Columns".
 
 >>> from pyspark_delta.kernel.protocol.types import STRING
 >>> generation_expression(StructField("y", STRING, metadata={"delta.generationExpression": "x"}))
@@ -11,9 +10,7 @@ Columns".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.protocol.column_defaults import current_default
 from pyspark_delta.kernel.protocol.identity_columns import is_identity
 from pyspark_delta.kernel.protocol.types import StructField, StructType
@@ -22,7 +19,7 @@ GENERATION_EXPRESSION = "delta.generationExpression"
 
 
 def generation_expression(f: StructField) -> str | None:
-    """The SQL text that gives a column its value; None for a plain column."""
+    """The SQL text that computes a column; None for a plain column."""
     text = f.metadata.get(GENERATION_EXPRESSION)
     return text if isinstance(text, str) else None
 
@@ -40,10 +37,7 @@ def with_generation_expression(f: StructField, expression: str | None) -> Struct
 
 
 def check_generated_columns(schema: StructType) -> None:
-    """Refuse columns that have a second source for their value, or no expression where one is due.
-
-    What the expressions refer to is checked by `check_generated_references`, once they are parsed.
-    """
+    """Raise for columns with a second source of values, or without a required expression."""
     for f in schema:
         if GENERATION_EXPRESSION not in f.metadata:
             continue
@@ -56,11 +50,3 @@ def check_generated_columns(schema: StructType) -> None:
             raise SchemaError(
                 "DELTA_INVALID_COLUMN_DEFAULT", columnName=f.name, reason="the column is generated"
             )
-
-
-def check_generated_references(schema: StructType, column: str, references: Iterable[str]) -> None:
-    """Refuse an expression whose `references` (top-level names) are missing or generated too."""
-    for name in references:
-        f = schema.get(name)
-        if f is None or name.lower() == column.lower() or generation_expression(f) is not None:
-            raise SchemaError("DELTA_INVALID_GENERATED_COLUMN_REFERENCES", columnName=column)

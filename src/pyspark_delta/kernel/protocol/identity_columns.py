@@ -1,8 +1,7 @@
-"""Identity columns: numbers that the table gives its rows, each one once.
+"""Identity columns: numbers that the table assigns to its rows, each one once.
 
-An identity column is described by its field's metadata: where it starts, its step, the mark it has
-reached, and whether a writer may bring values of its own.  Handing out numbers is the writer's
-part.  PROTOCOL.md, "Identity Columns".
+The field's metadata describes an identity column: its start, its step, its high-water mark, and
+whether a writer may supply values.  Writers assign the numbers.  PROTOCOL.md, "Identity Columns".
 
 >>> field = with_identity(StructField("id", LONG), start=10, step=5)
 >>> identity_info(field).next_value
@@ -15,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from pyspark_delta.errors.table import OperationNotAllowedError, SchemaError
+from pyspark_delta.errors import OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import PHYSICAL_NAME_KEY
 from pyspark_delta.kernel.protocol.schema_json import format_schema
@@ -25,13 +24,13 @@ START = "delta.identity.start"
 STEP = "delta.identity.step"
 HIGH_WATER_MARK = "delta.identity.highWaterMark"
 ALLOW_EXPLICIT_INSERT = "delta.identity.allowExplicitInsert"
-# The commit tag of a metadata change that moves marks and nothing else: others need not conflict.
+# The commit tag of a metadata change that only moves marks, and so conflicts with no commit.
 SCHEMA_UPDATE_TAG = "delta.identity.schemaUpdate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityInfo:
-    """How a column's numbers go on.  Without a mark, none has been given out yet."""
+    """The state of a column's sequence.  Without a mark, no number has been assigned yet."""
 
     start: int
     step: int
@@ -40,13 +39,13 @@ class IdentityInfo:
 
     @property
     def next_value(self) -> int:
-        """The first number that no row has."""
+        """The next number to assign."""
         mark = self.high_water_mark
         return self.start if mark is None else mark + self.step
 
 
 def is_identity(f: StructField) -> bool:
-    """Whether the field is described as an identity column, were it only in part."""
+    """Whether the field has any metadata of an identity column."""
     return START in f.metadata or STEP in f.metadata or ALLOW_EXPLICIT_INSERT in f.metadata
 
 
@@ -56,7 +55,7 @@ def identity_columns(schema: StructType) -> tuple[StructField, ...]:
 
 
 def identity_info(f: StructField) -> IdentityInfo:
-    """What an identity column's metadata says; SchemaError when it does not say all."""
+    """The identity settings in a column's metadata; SchemaError when they are incomplete."""
     values = f.metadata
     start, step, mark = values.get(START), values.get(STEP), values.get(HIGH_WATER_MARK)
     explicit = values.get(ALLOW_EXPLICIT_INSERT)
@@ -80,57 +79,45 @@ def identity_info(f: StructField) -> IdentityInfo:
 def with_identity(
     f: StructField, *, start: int = 1, step: int = 1, allow_explicit_insert: bool = False
 ) -> StructField:
-    """`f` as an identity column; it must be a BIGINT and its step must lead somewhere."""
-    if f.data_type != LONG:
-        raise SchemaError(
-            "DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE", dataType=f.data_type.simple_string
-        )
+    """`f` as an identity column; it must be a BIGINT and its step must not be 0."""
+    _check_type(f)
     if step == 0:
         raise SchemaError("DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP")
-    for value in (start, step):
-        _checked_long(f.name, value)
-    return f.with_metadata_items(
-        {START: start, STEP: step, ALLOW_EXPLICIT_INSERT: allow_explicit_insert}
-    )
+    values = {START: _checked_long(f.name, start), STEP: _checked_long(f.name, step)}
+    return f.with_metadata_items({**values, ALLOW_EXPLICIT_INSERT: allow_explicit_insert})
 
 
 def check_identity_columns(schema: StructType, partition_columns: Iterable[str]) -> None:
-    """Refuse identity columns that are incomplete, of another type, or partitioned by."""
-    partitions = {name.lower() for name in partition_columns}
+    """Raise for identity columns that are incomplete, of another type, or partition columns."""
+    partitioned = _identity_columns_among(schema, partition_columns)
     for f in identity_columns(schema):
         identity_info(f)
-        if f.data_type != LONG:
-            raise SchemaError(
-                "DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE", dataType=f.data_type.simple_string
-            )
-        if f.name.lower() in partitions:
+        _check_type(f)
+        if f in partitioned:
             raise SchemaError("DELTA_IDENTITY_COLUMNS_PARTITION_NOT_SUPPORTED", colName=f.name)
 
 
 def check_explicit_insert(schema: StructType, columns: Iterable[str]) -> None:
-    """Refuse values for identity columns that are GENERATED ALWAYS."""
-    given = {name.lower() for name in columns}
-    for f in identity_columns(schema):
-        if f.name.lower() in given and not identity_info(f).allow_explicit_insert:
+    """Raise for given values of identity columns that are GENERATED ALWAYS."""
+    for f in _identity_columns_among(schema, columns):
+        if not identity_info(f).allow_explicit_insert:
             raise OperationNotAllowedError(
                 "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED", colName=f.name
             )
 
 
 def check_update(schema: StructType, columns: Iterable[str]) -> None:
-    """Refuse to change the numbers of rows that have them."""
-    changed = {name.lower() for name in columns}
-    for f in identity_columns(schema):
-        if f.name.lower() in changed:
-            raise OperationNotAllowedError(
-                "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED", colName=f.name
-            )
+    """Raise for updates of identity columns."""
+    for f in _identity_columns_among(schema, columns):
+        raise OperationNotAllowedError(
+            "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED", colName=f.name
+        )
 
 
 def with_high_water_marks(schema: StructType, reached: Mapping[str, int]) -> StructType:
-    """`schema` with marks moved on to what a write has `reached`, by physical column name.
+    """`schema` with marks advanced to what a write has `reached`, by physical column name.
 
-    A mark never moves back: a writer that lags behind must not make numbers be given out twice.
+    A mark never moves back: a late writer must not cause numbers to be assigned twice.
     """
     return StructType(tuple(_moved_on(f, reached.get(_physical_name(f))) for f in schema))
 
@@ -166,8 +153,20 @@ def is_identity_only_change(old: Metadata, new: Metadata) -> bool:
     return old != new and _without_marks(old) == _without_marks(new)
 
 
+def _identity_columns_among(schema: StructType, names: Iterable[str]) -> list[StructField]:
+    lowered = {name.lower() for name in names}
+    return [f for f in identity_columns(schema) if f.name.lower() in lowered]
+
+
+def _check_type(f: StructField) -> None:
+    if f.data_type != LONG:
+        raise SchemaError(
+            "DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE", dataType=f.data_type.simple_string
+        )
+
+
 def _physical_name(f: StructField) -> str:
-    # Without column mapping a column is known by its own name.
+    # Without column mapping the key of a column is its own name.
     return str(f.metadata.get(PHYSICAL_NAME_KEY, f.name))
 
 

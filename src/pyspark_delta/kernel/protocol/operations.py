@@ -1,8 +1,8 @@
-"""What a commit says it did, as delta-spark says it.
+"""The operations that commits record in `commitInfo`, in delta-spark's form.
 
-One small function per operation builds its parameters; `operation_kinds` is the table.  Values of
+One function per operation builds its parameters; `operation_kinds` is the table.  Values of
 parameters are JSON values; lists and objects among them are *text that holds JSON*, because
-that is what readers of the history expect.  Metrics are text.  PROTOCOL.md, "Commit Provenance
+readers of the history expect that.  Metrics are text.  PROTOCOL.md, "Commit Provenance
 Information", leaves all of this to the writer.
 
 >>> delete(["(id = 1)"]).parameters
@@ -19,14 +19,8 @@ from typing import Any
 
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.codec import dumps
-from pyspark_delta.kernel.protocol.operation_kinds import (
-    OPERATIONS,
-    REMOVED,
-    REPLACED,
-    WRITTEN,
-)
-from pyspark_delta.kernel.protocol.schema_json import format_schema
-from pyspark_delta.kernel.protocol.types import StructField, StructType, column_name, type_name
+from pyspark_delta.kernel.protocol.operation_kinds import OPERATIONS, REMOVED, REPLACED, WRITTEN
+from pyspark_delta.kernel.protocol.types import StructField, column_name, type_name
 
 ENGINE_NAME = "pyspark-delta"
 ENGINE_VERSION = "0.1.0"
@@ -43,29 +37,32 @@ class Operation:
     user_metadata: str | None = None
 
     def recorded_metrics(self, metrics: Mapping[str, object]) -> dict[str, str]:
-        """Those of `metrics` that the operation has, as text; None stands for not known."""
+        """Those of `metrics` that the operation records, as text; None means unknown."""
         return {name: str(metrics[name]) for name in self.metrics if metrics.get(name) is not None}
 
 
 def operation(
     name: str,
-    parameters: Mapping[str, Any] | None = None,
+    /,
     *,
     metrics: tuple[str, ...] | None = None,
     user_metadata: str | None = None,
+    **parameters: Any,
 ) -> Operation:
-    """The operation called `name`, whose parameters must be those of its row in the table."""
+    """The operation called `name`, whose parameters must be those of its row in the table.
+
+    One that may be absent is left out when it is None.
+    """
     kind = OPERATIONS[name]
-    given = dict(parameters or {})
     for key in kind.parameters:
-        if not key.endswith("?") and key not in given:
+        if not key.endswith("?") and key not in parameters:
             raise ValueError(f"{name} needs the parameter {key}")
-    unknown = set(given) - {key.rstrip("?") for key in kind.parameters}
+    unknown = set(parameters) - {key.rstrip("?") for key in kind.parameters}
     if unknown:
         raise ValueError(f"{name} has no parameters {sorted(unknown)}")
     return Operation(
         name=name,
-        parameters=given,
+        parameters={k: v for k, v in parameters.items() if v is not None or k in kind.parameters},
         metrics=kind.metrics if metrics is None else metrics,
         changes_data=kind.changes_data,
         user_metadata=user_metadata,
@@ -73,7 +70,7 @@ def operation(
 
 
 def engine_info(spark_version: str | None = None) -> str:
-    """Who wrote a commit: this package, on Spark or alone."""
+    """The `engineInfo` of a commit: this package, with Spark's version if it runs on Spark."""
     own = f"{ENGINE_NAME}/{ENGINE_VERSION}"
     return own if spark_version is None else f"Apache-Spark/{spark_version} {own}"
 
@@ -92,25 +89,27 @@ def write(
 ) -> Operation:
     """A batch write; `mode` as Spark's SaveMode spells it: Append, Overwrite, ...
 
-    Columns to replace by (`replace_using`) are told as the user wrote them.
+    Columns to replace by (`replace_using`) are recorded as the user wrote them.
     """
     replaces = not (predicate is None and replace_on is None and replace_using is None)
-    is_overwrite = mode == "Overwrite"
-    metrics = (*WRITTEN, *(REMOVED if is_overwrite else ()), *(REPLACED if replaces else ()))
-    if not is_overwrite:
+    removed = REMOVED if mode == "Overwrite" else ""
+    metrics = f"{WRITTEN} {removed} {REPLACED if replaces else ''}".split()
+    if not removed and replaces:
         # An append that names a condition counts no rows that it might have deleted.
-        metrics = tuple(name for name in metrics if name != "numDeletedRows")
-    parameters = {
-        "mode": mode,
-        "partitionBy": _listed(partition_by),
-        "predicate": predicate,
-        "isDynamicPartitionOverwrite": is_dynamic_partition_overwrite,
-        "canOverwriteSchema": can_overwrite_schema,
-        "canMergeSchema": can_merge_schema,
-        "replaceOnCond": replace_on,
-        "replaceUsingCols": None if replace_using is None else f"({replace_using})",
-    }
-    return operation("WRITE", _present(parameters), metrics=metrics, user_metadata=user_metadata)
+        metrics.remove("numDeletedRows")
+    return operation(
+        "WRITE",
+        mode=mode,
+        partitionBy=_listed(partition_by),
+        predicate=predicate,
+        isDynamicPartitionOverwrite=is_dynamic_partition_overwrite,
+        canOverwriteSchema=can_overwrite_schema,
+        canMergeSchema=can_merge_schema,
+        replaceOnCond=replace_on,
+        replaceUsingCols=None if replace_using is None else f"({replace_using})",
+        metrics=tuple(metrics),
+        user_metadata=user_metadata,
+    )
 
 
 def streaming_update(
@@ -119,19 +118,21 @@ def streaming_update(
     """One batch of a stream; `output_mode` is Append or Complete."""
     return operation(
         "STREAMING UPDATE",
-        {"outputMode": output_mode, "queryId": query_id, "epochId": str(epoch_id)},
+        outputMode=output_mode,
+        queryId=query_id,
+        epochId=str(epoch_id),
         user_metadata=user_metadata,
     )
 
 
 def delete(predicates: Sequence[str]) -> Operation:
     """DELETE of the rows that all of `predicates` hold for."""
-    return operation("DELETE", {"predicate": dumps(list(predicates))})
+    return operation("DELETE", predicate=dumps(list(predicates)))
 
 
 def update(predicates: Sequence[str]) -> Operation:
     """UPDATE of the rows that all of `predicates` hold for."""
-    return operation("UPDATE", {"predicate": dumps(list(predicates))})
+    return operation("UPDATE", predicate=dumps(list(predicates)))
 
 
 def merge(
@@ -144,12 +145,10 @@ def merge(
     """MERGE; a clause is its action (update, delete, insert) and its condition, if any."""
     return operation(
         "MERGE",
-        {
-            "predicate": dumps(list(predicates)),
-            "matchedPredicates": _clauses(matched),
-            "notMatchedPredicates": _clauses(not_matched),
-            "notMatchedBySourcePredicates": _clauses(not_matched_by_source),
-        },
+        predicate=dumps(list(predicates)),
+        matchedPredicates=_clauses(matched),
+        notMatchedPredicates=_clauses(not_matched),
+        notMatchedBySourcePredicates=_clauses(not_matched_by_source),
     )
 
 
@@ -162,7 +161,7 @@ def create_table(
 ) -> Operation:
     """CREATE TABLE, with `as_select` together with its rows."""
     name = "CREATE TABLE" + (" AS SELECT" if as_select else "")
-    return operation(name, _table_parameters(metadata, is_managed, cluster_by))
+    return operation(name, **_table_parameters(metadata, is_managed, cluster_by))
 
 
 def replace_table(
@@ -177,9 +176,11 @@ def replace_table(
 ) -> Operation:
     """REPLACE TABLE; `options` are the further parameters of its row, by their own keys."""
     name = "CREATE OR REPLACE TABLE" if or_create else "REPLACE TABLE"
-    parameters = _table_parameters(metadata, is_managed, cluster_by) | _present(options)
     return operation(
-        name + (" AS SELECT" if as_select else ""), parameters, user_metadata=user_metadata
+        name + (" AS SELECT" if as_select else ""),
+        **_table_parameters(metadata, is_managed, cluster_by),
+        **options,
+        user_metadata=user_metadata,
     )
 
 
@@ -192,36 +193,36 @@ def optimize(
     is_full: bool | None = None,
 ) -> Operation:
     """OPTIMIZE: small files into large ones, no row changed."""
-    parameters = {
-        "predicate": dumps(list(predicates)),
-        "zOrderBy": _listed(z_order_by),
-        "clusterBy": _listed(cluster_by),
-        "auto": auto,
-        "isFull": is_full,
-    }
-    return operation("OPTIMIZE", _present(parameters))
+    return operation(
+        "OPTIMIZE",
+        predicate=dumps(list(predicates)),
+        zOrderBy=_listed(z_order_by),
+        clusterBy=_listed(cluster_by),
+        auto=auto,
+        isFull=is_full,
+    )
 
 
 def reorg(predicates: Sequence[str] = (), *, apply_purge: bool = True) -> Operation:
     """REORG TABLE ... APPLY (PURGE)."""
-    return operation("REORG", {"predicate": dumps(list(predicates)), "applyPurge": apply_purge})
+    return operation("REORG", predicate=dumps(list(predicates)), applyPurge=apply_purge)
 
 
 def vacuum_start(
     *, retention_check: bool, default_retention_ms: int, specified_retention_ms: int | None = None
 ) -> Operation:
     """The commit before a VACUUM deletes anything."""
-    parameters = {
-        "retentionCheckEnabled": retention_check,
-        "defaultRetentionMillis": default_retention_ms,
-        "specifiedRetentionMillis": specified_retention_ms,
-    }
-    return operation("VACUUM START", _present(parameters))
+    return operation(
+        "VACUUM START",
+        retentionCheckEnabled=retention_check,
+        defaultRetentionMillis=default_retention_ms,
+        specifiedRetentionMillis=specified_retention_ms,
+    )
 
 
 def vacuum_end(status: str) -> Operation:
     """The commit after a VACUUM: COMPLETED or FAILED."""
-    return operation("VACUUM END", {"status": status})
+    return operation("VACUUM END", status=status)
 
 
 def convert(
@@ -233,24 +234,24 @@ def convert(
     source_format: str | None = None,
 ) -> Operation:
     """CONVERT TO DELTA."""
-    parameters = {
-        "numFiles": num_files,
-        "partitionedBy": _listed(partitioned_by),
-        "collectStats": collect_stats,
-        "catalogTable": catalog_table,
-        "sourceFormat": source_format,
-    }
-    return operation("CONVERT", _present(parameters))
+    return operation(
+        "CONVERT",
+        numFiles=num_files,
+        partitionedBy=_listed(partitioned_by),
+        collectStats=collect_stats,
+        catalogTable=catalog_table,
+        sourceFormat=source_format,
+    )
 
 
 def restore(*, version: int | None = None, timestamp: str | None = None) -> Operation:
     """RESTORE to a version or a time; the other one is recorded as null."""
-    return operation("RESTORE", {"version": version, "timestamp": timestamp})
+    return operation("RESTORE", version=version, timestamp=timestamp)
 
 
 def clone(source: str, source_version: int) -> Operation:
     """CLONE of a table; -1 is the version of a source that is not Delta."""
-    return operation("CLONE", {"source": source, "sourceVersion": source_version})
+    return operation("CLONE", source=source, sourceVersion=source_version)
 
 
 def truncate() -> Operation:
@@ -260,12 +261,12 @@ def truncate() -> Operation:
 
 def set_table_properties(properties: Mapping[str, str]) -> Operation:
     """ALTER TABLE SET TBLPROPERTIES."""
-    return operation("SET TBLPROPERTIES", {"properties": dumps(dict(properties))})
+    return operation("SET TBLPROPERTIES", properties=dumps(dict(properties)))
 
 
 def unset_table_properties(keys: Sequence[str], *, if_exists: bool) -> Operation:
     """ALTER TABLE UNSET TBLPROPERTIES."""
-    return operation("UNSET TBLPROPERTIES", {"properties": _listed(keys), "ifExists": if_exists})
+    return operation("UNSET TBLPROPERTIES", properties=_listed(keys), ifExists=if_exists)
 
 
 def add_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]) -> Operation:
@@ -274,18 +275,18 @@ def add_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]
         _present({"column": _field(parent, f), "position": position})
         for parent, f, position in columns
     ]
-    return operation("ADD COLUMNS", {"columns": dumps(entries)})
+    return operation("ADD COLUMNS", columns=dumps(entries))
 
 
 def drop_columns(paths: Iterable[Sequence[str]]) -> Operation:
     """DROP COLUMNS."""
-    return operation("DROP COLUMNS", {"columns": dumps([column_name(path) for path in paths])})
+    return operation("DROP COLUMNS", columns=dumps([column_name(path) for path in paths]))
 
 
 def rename_column(old: Sequence[str], new: Sequence[str]) -> Operation:
     """RENAME COLUMN, both given as whole paths."""
     return operation(
-        "RENAME COLUMN", {"oldColumnPath": column_name(old), "newColumnPath": column_name(new)}
+        "RENAME COLUMN", oldColumnPath=column_name(old), newColumnPath=column_name(new)
     )
 
 
@@ -293,13 +294,12 @@ def change_column(
     parent: Sequence[str], changed: StructField, *, position: str | None = None
 ) -> Operation:
     """CHANGE COLUMN to `changed`, a field of `parent`."""
-    parameters = {"column": dumps(_field(parent, changed)), "position": position}
-    return operation("CHANGE COLUMN", _present(parameters))
+    return operation("CHANGE COLUMN", column=dumps(_field(parent, changed)), position=position)
 
 
 def changed_columns(name: str, columns: Iterable[tuple[Sequence[str], StructField]]) -> Operation:
     """REPLACE COLUMNS or SYNC IDENTITY: fields with the paths of their parents."""
-    return operation(name, {"columns": dumps([_field(parent, f) for parent, f in columns])})
+    return operation(name, columns=dumps([_field(parent, f) for parent, f in columns]))
 
 
 def change_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]) -> Operation:
@@ -307,67 +307,50 @@ def change_columns(columns: Iterable[tuple[Sequence[str], StructField, str | Non
     entries = [
         _present({**_field(parent, f), "position": position}) for parent, f, position in columns
     ]
-    return operation("CHANGE COLUMNS", {"columns": dumps(entries)})
+    return operation("CHANGE COLUMNS", columns=dumps(entries))
 
 
 def add_constraint(name: str, expression: str) -> Operation:
     """ADD CONSTRAINT name CHECK (expression)."""
-    return operation("ADD CONSTRAINT", {"name": name, "expr": expression})
+    return operation("ADD CONSTRAINT", name=name, expr=expression)
 
 
 def drop_constraint(name: str, expression: str | None) -> Operation:
     """DROP CONSTRAINT; `expression` None when there was none of that name."""
-    parameters = {
-        "name": name,
-        "expr": expression,
-        "existed": "false" if expression is None else "true",
-    }
-    return operation("DROP CONSTRAINT", _present(parameters))
+    return operation(
+        "DROP CONSTRAINT",
+        name=name,
+        expr=expression,
+        existed="false" if expression is None else "true",
+    )
 
 
 def cluster_by(old: Sequence[str], new: Sequence[str]) -> Operation:
     """CLUSTER BY other columns than before; none at all for NONE."""
     return operation(
-        "CLUSTER BY", {"oldClusteringColumns": ",".join(old), "newClusteringColumns": ",".join(new)}
+        "CLUSTER BY", oldClusteringColumns=",".join(old), newClusteringColumns=",".join(new)
     )
 
 
 def drop_feature(name: str, *, truncate_history: bool) -> Operation:
     """DROP FEATURE."""
-    return operation("DROP FEATURE", {"featureName": name, "truncateHistory": truncate_history})
+    return operation("DROP FEATURE", featureName=name, truncateHistory=truncate_history)
 
 
 def row_tracking_backfill(batch_id: int, *, undo: bool = False) -> Operation:
-    """One commit of giving row ids to existing files, or of taking them away."""
+    """One commit that adds row ids to existing files, or removes them."""
     name = "ROW TRACKING UNBACKFILL" if undo else "ROW TRACKING BACKFILL"
-    return operation(name, {"batchId": str(batch_id)})
+    return operation(name, batchId=str(batch_id))
 
 
 def compute_stats(predicates: Sequence[str] = ()) -> Operation:
-    """COMPUTE STATS anew for the files that `predicates` select."""
-    return operation("COMPUTE STATS", {"predicate": dumps(list(predicates))})
-
-
-def manual_update() -> Operation:
-    """Actions that somebody put together by hand."""
-    return operation("Manual Update")
-
-
-def empty_commit() -> Operation:
-    """A commit without actions, to get a version."""
-    return operation("Empty Commit")
+    """COMPUTE STATS for the files that `predicates` select."""
+    return operation("COMPUTE STATS", predicate=dumps(list(predicates)))
 
 
 def upgrade_protocol(protocol: Protocol) -> Operation:
     """UPGRADE PROTOCOL to `protocol`."""
-    return operation("UPGRADE PROTOCOL", {"newProtocol": dumps(protocol.to_json_value())})
-
-
-def update_schema(old: StructType, new: StructType) -> Operation:
-    """UPDATE SCHEMA from one to the other."""
-    return operation(
-        "UPDATE SCHEMA", {"oldSchema": format_schema(old), "newSchema": format_schema(new)}
-    )
+    return operation("UPGRADE PROTOCOL", newProtocol=dumps(protocol.to_json_value()))
 
 
 def _present(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Partition values: typed values, the strings of the log, and Hive's directory names.
 
-The log is the only source of a file's partition values; directories follow a convention and prove
-nothing.  Null and the empty string are both null, for every type.  A string that its column cannot
-hold is an error here, never a silent null.  PROTOCOL.md, "Partition Value Serialization".
+The log is the only source of a file's partition values; names of directories are a convention.
+Null and the empty string are both null, for every type.  A string that its column cannot hold is
+an error here, never a silent null.  PROTOCOL.md, "Partition Value Serialization".
 
 Values are what Arrow casts exactly: bool, int, float, Decimal, str, bytes; **dates are days and
 timestamps microseconds since 1970-01-01**, for Python's own types end at the year 9999.
@@ -23,9 +23,10 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, tzinfo
 from decimal import Context, Decimal, InvalidOperation
-from typing import Any
+from functools import partial
+from typing import Any, TypeGuard
 
-from pyspark_delta.errors.table import PartitionValueError
+from pyspark_delta.errors import PartitionValueError
 from pyspark_delta.kernel.protocol.datetimes import (
     format_date,
     format_timestamp,
@@ -51,7 +52,7 @@ from pyspark_delta.kernel.protocol.types import (
 )
 
 HIVE_DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""The directory name that stands for null."""
+"""The directory name for null."""
 
 PartitionValue = bool | int | float | Decimal | str | bytes
 
@@ -61,16 +62,11 @@ _NUMBER_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1
 _LONGEST_NUMBER = 400
 _BOOLEANS = {"true": True, "false": False}
 _SPECIAL_FLOATS = {
-    "nan": math.nan,
-    "infinity": math.inf,
-    "+infinity": math.inf,
-    "-infinity": -math.inf,
-    "inf": math.inf,
-    "+inf": math.inf,
-    "-inf": -math.inf,
+    text: float(text)
+    for text in ("nan", "infinity", "+infinity", "-infinity", "inf", "+inf", "-inf")
 }
 _EXACT = Context(prec=76)
-# What Spark's ExternalCatalogUtils escapes, besides the control characters.
+# The characters that Spark's ExternalCatalogUtils escapes, control characters included.
 _ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 
@@ -78,9 +74,9 @@ _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 def parse_partition_value(
     text: str | None, data_type: DataType, *, column: str = "", zone: tzinfo = UTC
 ) -> PartitionValue | None:
-    """The value that `text` spells, or PartitionValueError when the type has no such value.
+    """The value of `text`, or PartitionValueError when the type has no such value.
 
-    `zone` is that of the writer, for timestamps that do not say theirs.
+    `zone` is that of the writer, for timestamps without a zone.
     """
     if text is None or text == "":
         return None
@@ -100,10 +96,10 @@ def parse_partition_value(
 def format_partition_value(
     value: PartitionValue | date | None, data_type: DataType, *, column: str = ""
 ) -> str | None:
-    """The string of the log for a value; None for null and for the empty string.
+    """The log's string for a value; None for null and for the empty string.
 
-    Timestamps become UTC in ISO form, which reads the same everywhere.  Takes Python's dates and
-    datetimes too.  What would not read back as the same value is refused.
+    Timestamps become UTC in ISO form, which reads the same everywhere.  Accepts Python's dates and
+    datetimes too.  Raises for a value that would not read back as the same value.
     """
     if value is None or value == "":
         return None
@@ -119,12 +115,12 @@ def format_partition_value(
 
 def escape_path_name(text: str) -> str:
     """A name or value as Hive and Spark escape it for a directory."""
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def unescape_path_name(text: str) -> str:
-    """The name or value that a directory's name spells; `%` without two digits stays."""
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+    """The unescaped name or value of a directory's name; `%` without two digits stays."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def partition_directory(columns: Sequence[str], values: Mapping[str, str | None]) -> str:
@@ -136,17 +132,17 @@ def partition_directory(columns: Sequence[str], values: Mapping[str, str | None]
 
 
 def parse_partition_directory(path: str) -> tuple[tuple[str, str | None], ...]:
-    """Names and values that the directories above a file spell, outermost first.
+    """Names and values in the directories above a file, outermost first.
 
-    `path` is the file's, decoded.  Directories without `=` say nothing and are passed over.
+    `path` is the file's, decoded.  Directories without `=` are ignored.
     """
-    found = []
+    pairs = []
     for part in path.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if equals and name:
             is_null = value in ("", HIVE_DEFAULT_PARTITION)
-            found.append((unescape_path_name(name), None if is_null else unescape_path_name(value)))
-    return tuple(found)
+            pairs.append((unescape_path_name(name), None if is_null else unescape_path_name(value)))
+    return tuple(pairs)
 
 
 def format_float(value: float, data_type: DataType) -> str:
@@ -158,18 +154,18 @@ def format_float(value: float, data_type: DataType) -> str:
     text = _shortest_single(value) if data_type == FLOAT else repr(value)
     sign, digits, exponent = Decimal(text).as_tuple()
     assert isinstance(exponent, int)
-    shown = "".join(map(str, digits)).rstrip("0") or "0"
+    significant = "".join(map(str, digits)).rstrip("0") or "0"
     point = len(digits) + exponent  # digits before the point
     prefix = "-" if sign else ""
     if value == 0 or -3 < point <= 7:
-        whole = shown[:point].ljust(point, "0") if point > 0 else "0"
-        fraction = shown[point:] if point > 0 else "0" * -point + shown
+        whole = significant[:point].ljust(point, "0") if point > 0 else "0"
+        fraction = significant[point:] if point > 0 else "0" * -point + significant
         return f"{prefix}{whole if value else 0}.{(fraction if value else '') or '0'}"
-    return f"{prefix}{shown[0]}.{shown[1:] or '0'}E{point - 1}"
+    return f"{prefix}{significant[0]}.{significant[1:] or '0'}E{point - 1}"
 
 
 def as_single(number: float) -> float | None:
-    """The nearest value that 32 bits hold; None when it would be infinite."""
+    """The nearest 32-bit value; None when it would be infinite."""
     try:
         (single,) = struct.unpack("<f", struct.pack("<f", number))
     except OverflowError:
@@ -178,23 +174,24 @@ def as_single(number: float) -> float | None:
 
 
 def _invalid(value: object, data_type: DataType, column: str) -> PartitionValueError:
-    shown = str(value)
+    text = str(value)
     return PartitionValueError(
         "DELTA_INVALID_PARTITION_VALUE",
-        value=shown if len(shown) <= 100 else shown[:97] + "...",
+        value=text if len(text) <= 100 else text[:97] + "...",
         column=column,
         dataType=data_type.simple_string,
     )
 
 
 def _parse_integer(text: str, bits: int) -> int | None:
-    if not _INTEGER_TEXT.fullmatch(text):
-        return None
-    return _in_range(int(text), bits)
+    number = int(text) if _INTEGER_TEXT.fullmatch(text) else None
+    return number if _is_integer(number, bits) else None
 
 
-def _in_range(number: int, bits: int) -> int | None:
-    return number if -(1 << (bits - 1)) <= number < 1 << (bits - 1) else None
+def _is_integer(value: object, bits: int) -> TypeGuard[int]:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return False
+    return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
 
 
 def _parse_decimal(text: str, data_type: DecimalType) -> Decimal | None:
@@ -246,10 +243,7 @@ def _parse_bytes(text: str) -> bytes | None:
 
 _PARSERS: Mapping[DataType, Callable[[str], PartitionValue | None]] = {
     STRING: lambda text: text,
-    BYTE: lambda text: _parse_integer(text, 8),
-    SHORT: lambda text: _parse_integer(text, 16),
-    INTEGER: lambda text: _parse_integer(text, 32),
-    LONG: lambda text: _parse_integer(text, 64),
+    **{kind: partial(_parse_integer, bits=bits) for kind, bits in _INTEGER_BITS.items()},
     FLOAT: _parse_single,
     DOUBLE: _parse_double,
     BOOLEAN: lambda text: _BOOLEANS.get(text.lower()),
@@ -267,9 +261,7 @@ def _format_decimal(value: Any, data_type: DecimalType) -> str | None:
 
 
 def _format_integer(value: Any, data_type: DataType) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return None if _in_range(value, _INTEGER_BITS[data_type]) is None else str(value)
+    return str(value) if _is_integer(value, _INTEGER_BITS[data_type]) else None
 
 
 def _format_float(value: Any, data_type: DataType) -> str | None:
@@ -285,7 +277,7 @@ def _format_text(value: Any, data_type: DataType) -> str | None:
 
 
 def _format_bytes(value: Any, data_type: DataType) -> str | None:
-    # Bytes are kept as the text they are in UTF-8.  Others, and none at all, have no spelling.
+    # Bytes are stored as UTF-8 text.  Invalid UTF-8 and empty bytes have no such form.
     if not isinstance(value, bytes) or not value:
         return None
     try:
@@ -301,9 +293,7 @@ def _format_boolean(value: Any, data_type: DataType) -> str | None:
 def _format_date(value: Any, data_type: DataType) -> str | None:
     if isinstance(value, date) and not isinstance(value, datetime):
         value = value.toordinal() - date(1970, 1, 1).toordinal()
-    if isinstance(value, bool) or not isinstance(value, int) or _in_range(value, 32) is None:
-        return None
-    return format_date(value)
+    return format_date(value) if _is_integer(value, 32) else None
 
 
 def _format_timestamp(value: Any, data_type: DataType) -> str | None:
@@ -312,7 +302,7 @@ def _format_timestamp(value: Any, data_type: DataType) -> str | None:
         if (value.tzinfo is None) is not is_local:
             return None
         value = micros_of(value)
-    if isinstance(value, bool) or not isinstance(value, int) or _in_range(value, 64) is None:
+    if not _is_integer(value, 64):
         return None
     if is_local:
         return format_timestamp(value, separator=" ", fraction_digits=None)
@@ -321,10 +311,7 @@ def _format_timestamp(value: Any, data_type: DataType) -> str | None:
 
 _FORMATTERS: Mapping[DataType, Callable[[Any, DataType], str | None]] = {
     STRING: _format_text,
-    BYTE: _format_integer,
-    SHORT: _format_integer,
-    INTEGER: _format_integer,
-    LONG: _format_integer,
+    **dict.fromkeys(_INTEGER_BITS, _format_integer),
     FLOAT: _format_float,
     DOUBLE: _format_float,
     BOOLEAN: _format_boolean,

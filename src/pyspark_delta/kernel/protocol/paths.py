@@ -1,7 +1,7 @@
 """Names of the files in `_delta_log/`.
 
 A log path is text: nothing here touches storage.  PROTOCOL.md, "Delta Log Entries", "Checkpoints",
-"Log Compaction Files" and "Version Checksum File" are the grammar.
+"Log Compaction Files" and "Version Checksum File", defines the grammar.
 
 >>> commit_name(7)
 '00000000000000000007.json'
@@ -18,13 +18,12 @@ from enum import Enum
 
 LOG_DIRECTORY = "_delta_log"
 SIDECAR_DIRECTORY = "_delta_log/_sidecars"
-STAGED_COMMIT_DIRECTORY = "_delta_log/_staged_commits"
 LAST_CHECKPOINT = "_delta_log/_last_checkpoint"
 MAX_VERSION = 2**63 - 1
 
 
 class LogFileKind(Enum):
-    """What a file in the log directory is."""
+    """The kind of a file in the log directory."""
 
     COMMIT = "commit"
     CLASSIC_CHECKPOINT = "classic checkpoint"
@@ -34,9 +33,9 @@ class LogFileKind(Enum):
     CHECKSUM = "version checksum"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogName:
-    """A name in the log directory, taken apart."""
+    """The parsed name of a file in the log directory."""
 
     kind: LogFileKind
     version: int
@@ -65,20 +64,16 @@ _GRAMMAR: Mapping[LogFileKind, re.Pattern[str]] = {
 
 
 def parse_log_name(name: str) -> LogName | None:
-    """What `name` says, or None when the protocol gives it no meaning."""
-    # Nearly all of a long log are commits, and their names are read each time it is listed.
+    """The parsed `name`, or None when the protocol gives it no meaning."""
+    # Nearly all files of a long log are commits, and each listing parses their names.
     if len(name) == _COMMIT_NAME_LENGTH and name.endswith(".json") and name.isascii():
         digits = name[:_VERSION_DIGITS]
         if digits.isdigit() and int(digits) <= MAX_VERSION:
             return LogName(kind=LogFileKind.COMMIT, version=int(digits))
     for kind, pattern in _GRAMMAR.items():
-        if found := pattern.fullmatch(name):
-            groups = found.groupdict()
-            numbers = {
-                key: int(groups[key])
-                for key in ("version", "end_version", "part", "parts")
-                if groups.get(key) is not None
-            }
+        if match := pattern.fullmatch(name):
+            groups = match.groupdict()
+            numbers = {key: int(groups[key]) for key in groups if key not in ("uuid", "format")}
             # Twenty digits can spell more than a version can hold: such a file is a stray.
             if any(number > MAX_VERSION for number in numbers.values()):
                 return None
@@ -114,7 +109,7 @@ def multipart_checkpoint_path(version: int, part: int, parts: int) -> str:
 
 
 def uuid_checkpoint_path(version: int, uuid: str, file_format: str) -> str:
-    """A V2 checkpoint under a name of its own, from the table's root."""
+    """A V2 checkpoint with a UUID in its name, from the table's root."""
     return f"{LOG_DIRECTORY}/{version:020d}.checkpoint.{uuid}.{file_format}"
 
 

@@ -1,9 +1,9 @@
-"""The table of `delta.*` table properties: what each means, its default, what it may be.
+"""The table of `delta.*` table properties: purpose, default and legal values of each.
 
-A property is text in `metaData.configuration`; `property_value` gives it its type.  Keys are
-matched ignoring case when a user sets them and stored in the spelling of this table; keys without
-the prefix are the user's own.  What a property does is written where it is done, not here.
-PROTOCOL.md names each property under the feature it belongs to.
+A property is text in `metaData.configuration`; `property_value` returns it typed.  Keys that a user
+sets are matched ignoring case and stored in the spelling of this table; keys without the prefix
+are the user's own.  The code that implements a property documents its effect.  PROTOCOL.md names
+each property under the feature it belongs to.
 
 >>> property_value({"delta.logRetentionDuration": "interval 1 day"}, LOG_RETENTION)
 86400000
@@ -14,11 +14,11 @@ PROTOCOL.md names each property under the feature it belongs to.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
-from pyspark_delta.errors.table import PropertyError
+from pyspark_delta.errors import PropertyError
 from pyspark_delta.kernel.protocol.property_kinds import (
     COLUMNS,
     DURATION,
@@ -40,16 +40,16 @@ CONSTRAINT_PREFIX = "delta.constraints."
 FEATURE_PREFIX = "delta.feature."
 # Settings of other formats, named freely by their own clients.
 _FOREIGN_PREFIX = "delta.universalformat.config."
-# How a catalog shows what a table is clustered by.
+# The key under which a catalog shows clustering columns.
 _CLUSTERING_COLUMNS = "clusteringColumns"
 _LONG = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Property(Generic[T_co]):
-    """One row: the kind of value under `key`, what counts when there is none, and what it is for.
+    """One row: the kind of value under `key`, its default, and its purpose.
 
-    `default` is text, or None when an unset property says nothing.  `aliases` are older keys that
+    `default` is text, or None for a property without a default.  `aliases` are older keys that
     count when `key` is absent.  A property that is not `settable` is written by Delta alone.
     """
 
@@ -57,6 +57,7 @@ class Property(Generic[T_co]):
     default: str | None
     kind: Kind[T_co]
     doc: str
+    _: KW_ONLY
     settable: bool = True
     aliases: tuple[str, ...] = ()
 
@@ -64,32 +65,26 @@ class Property(Generic[T_co]):
 _ROWS: list[Property[Any]] = []
 
 
-def _row(
-    key: str,
-    default: str,
-    kind: Kind[T],
-    doc: str,
-    *,
-    settable: bool = True,
-    aliases: tuple[str, ...] = (),
-) -> Property[T]:
-    row = Property(
-        key=PREFIX + key, default=default, kind=kind, doc=doc, settable=settable, aliases=aliases
-    )
+def _listed(row: Property[T]) -> Property[T]:
     _ROWS.append(row)
     return row
+
+
+def _row(key: str, default: str, kind: Kind[T], doc: str, *, settable: bool = True) -> Property[T]:
+    return _listed(Property(PREFIX + key, default, kind, doc, settable=settable))
 
 
 def _unset(key: str, kind: Kind[T], doc: str, *, settable: bool = True) -> Property[T | None]:
-    row: Property[T | None] = Property(
-        key=PREFIX + key, default=None, kind=kind, doc=doc, settable=settable
-    )
-    _ROWS.append(row)
-    return row
+    return _listed(Property(PREFIX + key, None, kind, doc, settable=settable))
+
+
+def _switch(key: str, doc: str, *aliases: str) -> Property[bool]:
+    """A property that is off by default."""
+    return _listed(Property(PREFIX + key, "false", FLAG, doc, aliases=aliases))
 
 
 # Commits, retention and the log.
-APPEND_ONLY = _row("appendOnly", "false", FLAG, "refuse to change or remove rows")
+APPEND_ONLY = _switch("appendOnly", "refuse to change or remove rows")
 ISOLATION_LEVEL = _row(
     "isolationLevel",
     "Serializable",
@@ -100,9 +95,7 @@ CHECKPOINT_INTERVAL = _row("checkpointInterval", "10", whole(1), "commits betwee
 CHECKPOINT_POLICY = _row(
     "checkpointPolicy", "classic", choice("classic", "v2"), "the kind of checkpoint to write"
 )
-CHECKPOINT_RETENTION = _row(
-    "checkpointRetentionDuration", "interval 2 days", DURATION, "how long checkpoints are kept"
-)
+_row("checkpointRetentionDuration", "interval 2 days", DURATION, "how long checkpoints are kept")
 CHECKPOINT_STATS_AS_JSON = _row(
     "checkpoint.writeStatsAsJson", "true", FLAG, "statistics in checkpoints as JSON text"
 )
@@ -125,24 +118,22 @@ DELETED_FILE_RETENTION = _row(
     DURATION,
     "how long removed files are kept; not longer than the log",
 )
-SAMPLE_RETENTION = _row("sampleRetentionDuration", "interval 7 days", DURATION, "not used")
+_row("sampleRetentionDuration", "interval 7 days", DURATION, "not used")
 TRANSACTION_RETENTION = _unset(
     "setTransactionRetentionDuration", DURATION, "how long application ids are remembered"
 )
 ENABLE_EXPIRED_LOG_CLEANUP = _row(
     "enableExpiredLogCleanup", "true", FLAG, "delete expired log files after a checkpoint"
 )
-ENABLE_FULL_RETENTION_ROLLBACK = _row(
-    "enableFullRetentionRollback", "true", FLAG, "keep every version of the retention readable"
-)
+_row("enableFullRetentionRollback", "true", FLAG, "keep every version of the retention readable")
 TRUNCATE_HISTORY_RETENTION = _row(
     "dropFeatureTruncateHistory.retentionDuration",
     "interval 24 hours",
     DURATION,
     "history that DROP FEATURE ... TRUNCATE HISTORY leaves",
 )
-ENABLE_IN_COMMIT_TIMESTAMPS = _row(
-    "enableInCommitTimestamps", "false", FLAG, "a commit's time is written inside of it"
+ENABLE_IN_COMMIT_TIMESTAMPS = _switch(
+    "enableInCommitTimestamps", "a commit's time is written inside of it"
 )
 IN_COMMIT_TIMESTAMP_VERSION = _unset(
     "inCommitTimestampEnablementVersion",
@@ -169,28 +160,17 @@ COLUMN_MAPPING_MAX_ID = _row(
     "the largest column id given out so far",
     settable=False,
 )
-CHANGE_DATA_CAPTURE = _row("enableChangeDataCapture", "false", FLAG, "the feed's former name")
-ENABLE_CHANGE_DATA_FEED = _row(
-    "enableChangeDataFeed",
-    "false",
-    FLAG,
-    "record changed rows",
-    aliases=(CHANGE_DATA_CAPTURE.key,),
+CHANGE_DATA_CAPTURE = _switch("enableChangeDataCapture", "the feed's former name")
+ENABLE_CHANGE_DATA_FEED = _switch(
+    "enableChangeDataFeed", "record changed rows", CHANGE_DATA_CAPTURE.key
 )
-ENABLE_DELETION_VECTORS = _row(
-    "enableDeletionVectors", "false", FLAG, "new deletion vectors may be written"
-)
-ENABLE_ROW_TRACKING = _row(
-    "enableRowTracking", "false", FLAG, "every row keeps an id and its last change"
-)
-ROW_TRACKING_SUSPENDED = _row(
-    "rowTrackingSuspended", "false", FLAG, "give new files no row ids, while the feature is dropped"
+ENABLE_DELETION_VECTORS = _switch("enableDeletionVectors", "new deletion vectors may be written")
+ENABLE_ROW_TRACKING = _switch("enableRowTracking", "every row keeps an id and its last change")
+ROW_TRACKING_SUSPENDED = _switch(
+    "rowTrackingSuspended", "give new files no row ids, while the feature is dropped"
 )
 ROW_ID_COLUMN = _unset(
-    "rowTracking.materializedRowIdColumnName",
-    TEXT,
-    "the hidden column of row ids",
-    settable=False,
+    "rowTracking.materializedRowIdColumnName", TEXT, "the hidden column of row ids", settable=False
 )
 ROW_COMMIT_VERSION_COLUMN = _unset(
     "rowTracking.materializedRowCommitVersionColumnName",
@@ -198,9 +178,9 @@ ROW_COMMIT_VERSION_COLUMN = _unset(
     "the hidden column of the versions in which rows last changed",
     settable=False,
 )
-ENABLE_TYPE_WIDENING = _row("enableTypeWidening", "false", FLAG, "columns may get wider types")
-ENABLE_VARIANT_SHREDDING = _row(
-    "enableVariantShredding", "false", FLAG, "variants may be stored in typed columns"
+ENABLE_TYPE_WIDENING = _switch("enableTypeWidening", "columns may get wider types")
+ENABLE_VARIANT_SHREDDING = _switch(
+    "enableVariantShredding", "variants may be stored in typed columns"
 )
 ENABLE_ICEBERG_COMPAT_V1 = _unset("enableIcebergCompatV1", FLAG, "keep to Iceberg's rules, V1")
 ENABLE_ICEBERG_COMPAT_V2 = _unset("enableIcebergCompatV2", FLAG, "keep to Iceberg's rules, V2")
@@ -214,25 +194,19 @@ UNIVERSAL_FORMATS = _row(
     several("iceberg", "hudi"),
     "formats whose metadata is kept beside Delta's",
 )
-ICEBERG_ATOMIC_CONVERSION = _row(
+_switch(
     "universalFormat.iceberg.atomicConversion.supported",
-    "false",
-    FLAG,
     "Iceberg metadata is committed together with Delta's",
 )
-CAST_ICEBERG_TIME = _row(
-    "castIcebergTimeType", "false", FLAG, "read Iceberg's time of day as a number"
-)
-IGNORE_ICEBERG_BUCKETS = _row(
-    "ignoreIcebergBucketPartition", "false", FLAG, "convert bucketed Iceberg tables without buckets"
-)
+_switch("castIcebergTimeType", "read Iceberg's time of day as a number")
+_switch("ignoreIcebergBucketPartition", "convert bucketed Iceberg tables without buckets")
 
 # Data files, layout and statistics.
 AUTO_OPTIMIZE = _unset("autoOptimize", FLAG, "the former switch for the two that follow")
 AUTO_COMPACT = _unset("autoOptimize.autoCompact", FLAG, "compact small files after a commit")
 OPTIMIZE_WRITE = _unset("autoOptimize.optimizeWrite", FLAG, "shuffle before writing")
-SYMLINK_MANIFEST = _row(
-    "compatibility.symlinkFormatManifest.enabled", "false", FLAG, "a manifest after every commit"
+SYMLINK_MANIFEST = _switch(
+    "compatibility.symlinkFormatManifest.enabled", "a manifest after every commit"
 )
 NUM_INDEXED_COLUMNS = _row(
     "dataSkippingNumIndexedCols", "32", whole(-1), "columns with statistics; -1 is all"
@@ -252,30 +226,28 @@ PARQUET_FORMAT_VERSION = _row(
 TARGET_FILE_SIZE = _unset(
     "targetFileSize", SIZE, "about how large files get; not one of delta-spark's"
 )
-RANDOMIZE_FILE_PREFIXES = _row(
-    "randomizeFilePrefixes", "false", FLAG, "random directories in place of partition values"
+RANDOMIZE_FILE_PREFIXES = _switch(
+    "randomizeFilePrefixes", "random directories in place of partition values"
 )
 RANDOM_PREFIX_LENGTH = _row(
     "randomPrefixLength", "2", whole(1), "characters of a random directory's name"
 )
 
-# Protocol: asked for as properties, stored in the protocol action.
+# Protocol: set as properties, stored in the protocol action.
 MIN_READER_VERSION = _unset("minReaderVersion", whole(1, most=3), "the reader version to have")
 MIN_WRITER_VERSION = _unset("minWriterVersion", whole(1, most=7), "the writer version to have")
-IGNORE_PROTOCOL_DEFAULTS = _row(
-    "ignoreProtocolDefaults", "false", FLAG, "create without the session's protocol defaults"
+IGNORE_PROTOCOL_DEFAULTS = _switch(
+    "ignoreProtocolDefaults", "create without the session's protocol defaults"
 )
 
 # Commits through others, and tables that point elsewhere.
 COMMIT_COORDINATOR = _unset(
     "coordinatedCommits.commitCoordinator-preview", TEXT, "who decides on commits"
 )
-COMMIT_COORDINATOR_CONF = _unset(
+_unset(
     "coordinatedCommits.commitCoordinatorConf-preview", JSON_OBJECT, "the coordinator's settings"
 )
-COMMIT_COORDINATOR_TABLE_CONF = _unset(
-    "coordinatedCommits.tableConf-preview", JSON_OBJECT, "what the coordinator keeps per table"
-)
+_unset("coordinatedCommits.tableConf-preview", JSON_OBJECT, "what the coordinator keeps per table")
 REDIRECT_READER_WRITER = _unset(
     "redirectReaderWriter-preview", JSON_OBJECT, "where readers and writers are sent"
 )
@@ -286,7 +258,7 @@ _BY_LOWER_KEY = {row.key.lower(): row for row in _ROWS}
 
 
 def property_value(configuration: Mapping[str, str | None], row: Property[T]) -> T:
-    """The value that `configuration` gives a property, or its default; None when it has neither."""
+    """The value of a property in `configuration`, or its default; None when it has neither."""
     for key in (row.key, *row.aliases):
         text = configuration.get(key)
         if text is not None:
@@ -297,7 +269,7 @@ def property_value(configuration: Mapping[str, str | None], row: Property[T]) ->
 
 
 def parsed_value(row: Property[T], text: str) -> T:
-    """The value of a property's text; PropertyError when it is not a legal one."""
+    """The value of a property's text; PropertyError when it is not legal."""
     try:
         return row.kind.parse(text)
     except ValueError:  # PropertyError is one: an interval that cannot be read
@@ -313,11 +285,11 @@ def validate_properties(
     altering: bool = False,
     allow_arbitrary: bool = False,
 ) -> dict[str, str]:
-    """`changes` as a user asked for them, checked, under the keys they are stored with.
+    """A user's `changes`, checked, under the keys with which they are stored.
 
-    `existing` is the configuration they go on top of; with `altering` the table is there already
-    and its constraints, location and provider have statements of their own.  `allow_arbitrary`
-    lets unknown `delta.` keys pass.
+    `existing` is the configuration that they change; with `altering` the table exists, and its
+    constraints, location and provider have separate statements.  `allow_arbitrary` permits
+    unknown `delta.` keys.
     """
     checked: dict[str, str] = {}
     for key, value in changes.items():
@@ -340,22 +312,22 @@ def canonical_key(key: str) -> str:
 
 
 def check_universal_formats(configuration: Mapping[str, str | None]) -> None:
-    """Refuse a table that promises metadata of other formats: none is written here."""
+    """Raise for a table that requires metadata of other formats, which is not supported."""
     formats = configuration.get(UNIVERSAL_FORMATS.key)
     if formats:
         raise PropertyError("DELTA_UNIVERSAL_FORMAT_NOT_SUPPORTED", formats=formats)
 
 
 def check_retention(configuration: Mapping[str, str | None]) -> None:
-    """Refuse to keep removed files longer than the log that knows of them."""
+    """Raise if removed files are kept longer than the log that names them."""
     removed = property_value(configuration, DELETED_FILE_RETENTION)
     if removed > property_value(configuration, LOG_RETENTION):
-        shown = configuration.get(DELETED_FILE_RETENTION.key) or DELETED_FILE_RETENTION.default
+        retention = configuration.get(DELETED_FILE_RETENTION.key) or DELETED_FILE_RETENTION.default
         raise PropertyError(
             "DELTA_INVALID_TABLE_PROPERTY",
             key=LOG_RETENTION.key,
             value=configuration.get(LOG_RETENTION.key) or LOG_RETENTION.default,
-            reason=f"it must not be shorter than {DELETED_FILE_RETENTION.key} ({shown})",
+            reason=f"it must not be shorter than {DELETED_FILE_RETENTION.key} ({retention})",
         )
 
 

@@ -1,7 +1,7 @@
-"""Kinds of property values: flags, whole numbers, durations, choices, lists of columns.
+"""Kinds of property values: flags, whole numbers, intervals, choices, lists of columns.
 
-A kind reads text and refuses, with ValueError, what is not one of its values.  Which property is of
-which kind is in `properties`.
+A kind parses text, and raises ValueError for text that is not one of its values.  `properties`
+assigns a kind to each property.
 
 >>> FLAG.parse("TRUE"), COLUMNS.parse("a, b.`c,d`")
 (True, (('a',), ('b', 'c,d')))
@@ -15,22 +15,157 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from pyspark_delta.kernel.protocol.intervals import interval_ms
+from pyspark_delta.errors import PropertyError
+from pyspark_delta.kernel.protocol.stats_columns import parse_column_list
 
+_SECOND = 1_000_000  # microseconds
+# Unit -> (field of Interval, how many of it).
+_UNITS: Mapping[str, tuple[str, int]] = {
+    "year": ("months", 12),
+    "month": ("months", 1),
+    "week": ("days", 7),
+    "day": ("days", 1),
+    "hour": ("microseconds", 3600 * _SECOND),
+    "minute": ("microseconds", 60 * _SECOND),
+    "second": ("microseconds", _SECOND),
+    "millisecond": ("microseconds", 1000),
+    "microsecond": ("microseconds", 1),
+}
+_BOUNDS = {"months": 2**31, "days": 2**31, "microseconds": 2**63}
+_PART = re.compile(
+    r"\s*(?P<sign>[+-]?)\s*(?P<whole>[0-9]{0,19})(?:\.(?P<fraction>[0-9]{0,9}))?"
+    r"\s+(?P<unit>[a-z]{1,20})(?=\s|[+-]|$)"
+)
+_MAX_LENGTH = 1000
 T_co = TypeVar("T_co", covariant=True)
-
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
-_COLUMN = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>\w+))\s*")
+_COLUMN = r"\s*(?:`(?:[^`]|``)+`|\w+)\s*"
+_COLUMN_LIST = re.compile(rf"{_COLUMN}(?:[.,]{_COLUMN})*")
 _SIZE = re.compile(r"\s*([0-9]{1,18})\s*([kmgtp]?)i?b?\s*", re.IGNORECASE)
 _VERSION = re.compile(r"[12]\.[0-9]{1,4}\.[0-9]{1,4}")
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """How a value is read, and what to tell a user whose text is not one."""
+    """A parser of values, and the description of legal values for error messages."""
 
     parse: Callable[[str], T_co]
     needs: str
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+FLAG = Kind(_flag, "it needs to be true or false")
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    size = int(match[1]) << 10 * " kmgtp".index(match[2].lower() or " ") if match else 0
+    if not 0 < size < 2**63:
+        raise ValueError(text)
+    return size
+
+
+SIZE = Kind(_size, "it needs to be a size such as 134217728 or 128mb")
+TEXT = Kind(str, "it needs to be text")
+
+
+def _duration(text: str) -> int:
+    length = interval_ms(text)
+    if length < 0:
+        raise ValueError(text)
+    return length
+
+
+DURATION = Kind(
+    _duration,
+    "it needs to be an interval such as '2 weeks', without months and years and not below zero",
+)
+
+
+def _columns(text: str) -> tuple[tuple[str, ...], ...]:
+    # Stricter than the reader of the property, which takes what other writers stored.
+    if text.strip() and not _COLUMN_LIST.fullmatch(text):
+        raise ValueError(text)
+    return parse_column_list(text)
+
+
+COLUMNS = Kind(
+    _columns, "it needs to be a list of columns joined by commas, unusual names in backticks"
+)
+
+
+def _json_object(text: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError(text)
+    return value
+
+
+JSON_OBJECT = Kind(_json_object, "it needs to be a JSON object")
+
+
+def _parquet_version(text: str) -> str:
+    if not _VERSION.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+PARQUET_VERSION = Kind(_parquet_version, "it needs to be a Parquet version such as 1.0.0 or 2.12.0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A span of time in three separate parts, because months and days vary in length."""
+
+    months: int = 0
+    days: int = 0
+    microseconds: int = 0
+
+
+def parse_interval(text: str) -> Interval:
+    """The calendar interval in `text`, by Spark's grammar; PropertyError for other text.
+
+    Case does not matter, and the word `interval` may be missing.
+    """
+    rest = text.strip().lower()
+    if not rest:
+        raise PropertyError("DELTA_INVALID_CALENDAR_INTERVAL_EMPTY")
+    if rest == "interval" or len(rest) > _MAX_LENGTH:
+        raise _invalid(text)
+    if rest.startswith("interval") and rest[8].isspace():
+        rest = rest[9:]
+    totals = dict.fromkeys(_BOUNDS, 0)
+    position = 0
+    while position < len(rest):
+        match = _PART.match(rest, position)
+        if match is None:
+            raise _invalid(text)
+        field, amount = _amount(match, text)
+        totals[field] += amount
+        position = match.end()
+    if any(not -_BOUNDS[field] <= total < _BOUNDS[field] for field, total in totals.items()):
+        raise _invalid(text)
+    return Interval(**totals)
+
+
+def interval_ms(text: str) -> int:
+    """The length of an interval in milliseconds; raises for one with months or years.
+
+    >>> interval_ms("interval 1 week")
+    604800000
+    """
+    interval = parse_interval(text)
+    if interval.months:
+        raise _invalid(text)
+    return (interval.days * 86_400 * _SECOND + interval.microseconds) // 1000
 
 
 def whole(least: int, *, most: int = 2**31 - 1) -> Kind[int]:
@@ -46,20 +181,20 @@ def whole(least: int, *, most: int = 2**31 - 1) -> Kind[int]:
 
 
 def choice(*values: str, ignore_case: bool = False) -> Kind[str]:
-    """One of some words, given back in the spelling of `values`."""
+    """One of some words, returned in the spelling of `values`."""
     known = {value.lower() if ignore_case else value: value for value in values}
 
     def parse(text: str) -> str:
-        found = known.get(text.lower() if ignore_case else text)
-        if found is None:
+        value = known.get(text.lower() if ignore_case else text)
+        if value is None:
             raise ValueError(text)
-        return found
+        return value
 
     return Kind(parse, f"it needs to be one of {', '.join(values)}")
 
 
 def several(*values: str) -> Kind[tuple[str, ...]]:
-    """Some words of a list, each once, joined by commas; empty text is none of them."""
+    """Distinct words of a list, joined by commas; empty text stands for no word."""
 
     def parse(text: str) -> tuple[str, ...]:
         parts = tuple(text.split(",")) if text else ()
@@ -70,77 +205,19 @@ def several(*values: str) -> Kind[tuple[str, ...]]:
     return Kind(parse, f"it needs to be a list of different values out of {', '.join(values)}")
 
 
-def _flag(text: str) -> bool:
-    match text.lower():
-        case "true":
-            return True
-        case "false":
-            return False
-        case _:
-            raise ValueError(text)
+def _amount(match: re.Match[str], text: str) -> tuple[str, int]:
+    unit = match["unit"].removesuffix("s")
+    whole, fraction = match["whole"], match["fraction"]
+    # Only seconds may have a fraction: half a day is not a number of days.
+    if unit not in _UNITS or (fraction is not None and unit != "second"):
+        raise _invalid(text)
+    if not whole and not fraction:
+        raise _invalid(text)
+    field, size = _UNITS[unit]
+    amount = int(whole or "0") * size + int((fraction or "").ljust(6, "0")[:6])
+    return field, -amount if match["sign"] == "-" else amount
 
 
-def _duration(text: str) -> int:
-    length = interval_ms(text)
-    if length < 0:
-        raise ValueError(text)
-    return length
-
-
-def _columns(text: str) -> tuple[tuple[str, ...], ...]:
-    if not text.strip():
-        return ()  # statistics of no column at all
-    paths: list[tuple[str, ...]] = []
-    parts: list[str] = []
-    position = 0
-    while found := _COLUMN.match(text, position):
-        quoted = found["quoted"]
-        parts.append(found["plain"] if quoted is None else quoted.replace("``", "`"))
-        separator = text[found.end() : found.end() + 1]
-        if separator != ".":
-            paths.append(tuple(parts))
-            parts = []
-        if not separator:
-            return tuple(paths)
-        if separator not in ".,":
-            break
-        position = found.end() + 1
-    raise ValueError(text)
-
-
-def _json_object(text: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError(text)
-    return value
-
-
-def _size(text: str) -> int:
-    found = _SIZE.fullmatch(text)
-    size = int(found[1]) << 10 * " kmgtp".index(found[2].lower() or " ") if found else 0
-    if not 0 < size < 2**63:
-        raise ValueError(text)
-    return size
-
-
-def _parquet_version(text: str) -> str:
-    if not _VERSION.fullmatch(text):
-        raise ValueError(text)
-    return text
-
-
-FLAG = Kind(_flag, "it needs to be true or false")
-SIZE = Kind(_size, "it needs to be a size such as 134217728 or 128mb")
-TEXT = Kind(str, "it needs to be text")
-DURATION = Kind(
-    _duration,
-    "it needs to be an interval such as '2 weeks', without months and years and not below zero",
-)
-COLUMNS = Kind(
-    _columns, "it needs to be a list of columns joined by commas, unusual names in backticks"
-)
-JSON_OBJECT = Kind(_json_object, "it needs to be a JSON object")
-PARQUET_VERSION = Kind(_parquet_version, "it needs to be a Parquet version such as 1.0.0 or 2.12.0")
+def _invalid(text: str) -> PropertyError:
+    interval = text if len(text) <= 80 else text[:77] + "..."
+    return PropertyError("DELTA_INVALID_INTERVAL", interval=interval)

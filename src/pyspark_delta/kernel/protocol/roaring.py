@@ -1,8 +1,8 @@
 """Roaring bitmaps in the two layouts that deletion vectors are stored in.
 
 Only bytes and bitmaps: frames, checksums and descriptors are in `deletion_vectors`.  A bitmap is
-measured here before pyroaring sees it, so that no count in the bytes is believed that the bytes
-themselves do not bear out.  PROTOCOL.md, "Deletion Vector Format" and the RoaringFormatSpec.
+measured here before pyroaring parses it, so that counts in its headers are checked against the
+actual bytes.  PROTOCOL.md, "Deletion Vector Format" and the RoaringFormatSpec.
 
 >>> parse_bitmap(format_bitmap(BitMap64([3, 2**33])))
 BitMap64([3, 8589934592])
@@ -68,14 +68,14 @@ def parse_bitmap(data: bytes) -> BitMap64:
     if len(data) < 4:
         raise ValueError(f"{len(data)} bytes are too few for a bitmap")
     if data.startswith(_PORTABLE):
-        buckets = _portable_buckets(data)
+        buckets = _buckets(data, "<q", is_native=False)
     elif data.startswith(_NATIVE):
-        buckets = _native_buckets(data, "<i")
+        buckets = _buckets(data, "<i", is_native=True)
     elif data.startswith(_NATIVE_BIG_ENDIAN):
-        buckets = _native_buckets(data, ">i")
+        buckets = _buckets(data, ">i", is_native=True)
     else:
         raise ValueError(f"there is no bitmap with the magic number {data[:4].hex()}")
-    # Put together anew, without the empty buckets that some writers leave in.
+    # Assembled again, without the empty buckets of some writers.
     parts = [struct.pack("<Q", len(buckets))]
     for key, start, end in buckets:
         parts += (struct.pack("<I", key), data[start:end])
@@ -93,48 +93,35 @@ def format_bitmap(bitmap: BitMap64) -> bytes:
     return _PORTABLE + serialized
 
 
-def _portable_buckets(data: bytes) -> list[tuple[int, int, int]]:
-    """Key, start and end of each bucket that is not empty: 64-bit count, then key and bitmap."""
-    (count,) = _unpack("<q", data, 4)
-    at = 12
+def _buckets(data: bytes, count_form: str, *, is_native: bool) -> list[tuple[int, int, int]]:
+    """Key, start and end of each bucket that is not empty.
+
+    After their number, the portable layout has key and bitmap of each, the native one the length
+    of the bitmap and the bitmap: there the position is the key.
+    """
+    (count,) = _unpack(count_form, data, 4)
+    at = 4 + struct.calcsize(count_form)
     if not 0 <= count <= (len(data) - at) // (4 + _SMALLEST_BITMAP):
         raise ValueError(f"{len(data)} bytes cannot hold {count} bitmaps")
     buckets = []
     last = -1
-    for _ in range(count):
-        (key,) = _unpack("<i", data, at)
-        if key <= last:
-            raise ValueError(f"the key {key} stands behind the key {last}")
-        last = key
-        end = _bitmap_end(data, at + 4)
-        if end > at + 4 + _SMALLEST_BITMAP:
-            buckets.append((key, at + 4, end))
-        at = end
-    _check_end(data, at)
-    return buckets
-
-
-def _native_buckets(data: bytes, integer: str) -> list[tuple[int, int, int]]:
-    """As `_portable_buckets`: 32-bit count, then length and bitmap; the position is the key."""
-    (count,) = _unpack(integer, data, 4)
-    at = 8
-    if not 0 <= count <= (len(data) - at) // (4 + _SMALLEST_BITMAP):
-        raise ValueError(f"{len(data)} bytes cannot hold {count} bitmaps")
-    buckets = []
-    for key in range(count):
-        (length,) = _unpack(integer, data, at)
-        end = _bitmap_end(data, at + 4)
-        if end != at + 4 + length:
-            raise ValueError(f"bitmap {key} is {end - at - 4} bytes long, not {length}")
-        if length > _SMALLEST_BITMAP:
-            buckets.append((key, at + 4, end))
-        at = end
-    _check_end(data, at)
+    for position in range(count):
+        (prefix,) = _unpack(f"{count_form[0]}i", data, at)
+        if not is_native and prefix <= last:
+            raise ValueError(f"the key {prefix} follows the key {last}")
+        start, end = at + 4, _bitmap_end(data, at + 4)
+        if is_native and end - start != prefix:
+            raise ValueError(f"bitmap {position} is {end - start} bytes long, not {prefix}")
+        if end - start > _SMALLEST_BITMAP:
+            buckets.append((position if is_native else prefix, start, end))
+        at, last = end, prefix
+    if at != len(data):
+        raise ValueError(f"{len(data) - at} bytes follow the last bitmap")
     return buckets
 
 
 def _bitmap_end(data: bytes, start: int) -> int:
-    """Where the 32-bit bitmap that begins at `start` ends, by its own headers."""
+    """The end of the 32-bit bitmap that begins at `start`, by its own headers."""
     (cookie,) = _unpack("<I", data, start)
     if cookie == _NO_RUNS:
         (count,) = _unpack("<I", data, start + 4)
@@ -182,8 +169,3 @@ def _unpack(form: str, data: bytes, at: int) -> tuple[int, ...]:
     if at + struct.calcsize(form) > len(data):
         raise ValueError("the bytes end too early")
     return struct.unpack_from(form, data, at)
-
-
-def _check_end(data: bytes, at: int) -> None:
-    if at != len(data):
-        raise ValueError(f"{len(data) - at} bytes follow the last bitmap")

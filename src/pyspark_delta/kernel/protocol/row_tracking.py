@@ -1,8 +1,8 @@
-"""Row tracking: every row has an id for life, and knows the version that last changed it.
+"""Row tracking: a permanent id of every row, and the version that last changed the row.
 
-A row's id is its file's `baseRowId` plus its position, unless a hidden column of the file says
-otherwise.  Here files get their base ids and default versions, first and again after a lost race;
-the hidden columns are named, and filled by whoever writes rows.  PROTOCOL.md, "Row Tracking".
+A row's id is its file's `baseRowId` plus its position, unless a hidden column of the file has
+another.  This module assigns base ids and default versions to files, again after a lost race, and
+names the hidden columns, which the writers of rows fill.  PROTOCOL.md, "Row Tracking".
 
 >>> file = AddFile(
 ...     path="f", size=1, modification_time=0, data_change=True, stats='{"numRecords":5}'
@@ -14,17 +14,11 @@ the hidden columns are named, and filled by whoever writes rows.  PROTOCOL.md, "
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from pyspark_delta.errors.table import (
-    CorruptLogError,
-    InvalidActionsError,
-    PropertyError,
-    SchemaError,
-)
-from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol, RemoveFile
+from pyspark_delta.errors import CorruptLogError, InvalidActionsError, PropertyError, SchemaError
+from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import is_supported
 from pyspark_delta.kernel.protocol.properties import (
     ENABLE_ROW_TRACKING,
@@ -36,28 +30,26 @@ from pyspark_delta.kernel.protocol.properties import (
 )
 
 FEATURE = "rowTracking"
-# The mark of a table that has given out no id: the first id is then 0.
+# The mark of a table without assigned ids: its first id is 0.
 NO_MARK = -1
-# The commit tag that says whether rows that were only moved kept their ids.
+# The commit tag for whether rows that were only moved kept their ids.
 PRESERVED_TAG = "delta.rowTracking.preserved"
 _COLUMNS: Mapping[str, tuple[Property[str | None], str]] = {
     "Row ID": (ROW_ID_COLUMN, "_row-id-col-"),
     "Row Commit Version": (ROW_COMMIT_VERSION_COLUMN, "_row-commit-version-col-"),
 }
 
-_File = TypeVar("_File", AddFile, RemoveFile)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Numbered:
-    """Files with their row ids, and the largest id given out when they are committed."""
+class NumberedFiles:
+    """Files with their row ids, and the largest assigned id once they are committed."""
 
     files: tuple[AddFile, ...]
     high_water_mark: int
 
 
 def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
-    """Whether new files must get row ids: wherever the feature is supported and not suspended."""
+    """Whether new files must get row ids: if the feature is supported and not suspended."""
     check_properties(metadata)
     return is_supported(protocol, FEATURE) and not property_value(
         metadata.configuration, ROW_TRACKING_SUSPENDED
@@ -75,7 +67,7 @@ def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
 
 
 def check_properties(metadata: Metadata) -> None:
-    """Refuse a table whose row ids are both relied on and no longer given out."""
+    """Raise if row tracking is both enabled and suspended."""
     values = metadata.configuration
     if property_value(values, ENABLE_ROW_TRACKING) and property_value(
         values, ROW_TRACKING_SUSPENDED
@@ -89,10 +81,10 @@ def check_properties(metadata: Metadata) -> None:
 
 def assign_row_ids(
     files: Iterable[AddFile], *, high_water_mark: int | None, version: int
-) -> Numbered:
+) -> NumberedFiles:
     """`files` as version `version` commits them: fresh ids for those that have none.
 
-    Files that come back (RESTORE, new statistics, new vectors) keep what they have.
+    Files that are added again (RESTORE, new statistics, new vectors) keep their ids.
     """
     return _numbered(files, NO_MARK if high_water_mark is None else high_water_mark, version)
 
@@ -103,52 +95,25 @@ def reassign_row_ids(
     read_mark: int | None,
     winner_mark: int | None,
     winner_version: int,
-) -> Numbered:
+) -> NumberedFiles:
     """`files` renumbered after losing to the commit of `winner_version`.
 
-    Ids above the mark this transaction read were its own and may be the winner's now; ids up to it
-    are older than both.  Versions that named the one it lost name the next.
+    Ids above the mark that this transaction read were new, and may be the winner's now; ids up to
+    it are older than both.  A default version equal to the lost version becomes the next one.
     """
     read = NO_MARK if read_mark is None else read_mark
-    kept = (
-        replace(
+
+    def kept(file: AddFile) -> AddFile:
+        base, version = file.base_row_id, file.default_row_commit_version
+        return replace(
             file,
-            base_row_id=(
-                None
-                if file.base_row_id is not None and file.base_row_id > read
-                else file.base_row_id
-            ),
-            default_row_commit_version=(
-                None
-                if file.default_row_commit_version == winner_version
-                else file.default_row_commit_version
-            ),
+            base_row_id=None if base is not None and base > read else base,
+            default_row_commit_version=None if version == winner_version else version,
         )
-        for file in files
-    )
-    # A winner that added no rows leaves the mark where it was read.
+
+    # A winner that added no rows leaves the mark unchanged.
     mark = max(read, NO_MARK if winner_mark is None else winner_mark)
-    return _numbered(kept, mark, winner_version + 1)
-
-
-def with_backfilled_ids(files: Iterable[_File], winner: Iterable[AddFile]) -> tuple[_File, ...]:
-    """`files` with the ids that a backfill which won has meanwhile given the same paths."""
-    given = {file.path: file for file in winner}
-    return tuple(
-        replace(
-            file,
-            base_row_id=given[file.path].base_row_id,
-            default_row_commit_version=given[file.path].default_row_commit_version,
-        )
-        if file.path in given
-        else file
-        for file in files
-    )
-
-
-def without_touched(files: Iterable[AddFile], touched: Collection[str]) -> tuple[AddFile, ...]:
-    """A backfill's `files` without the paths a winner added or removed: it must revive none."""
-    return tuple(file for file in files if file.path not in touched)
+    return _numbered(map(kept, files), mark, winner_version + 1)
 
 
 def materialized_columns(metadata: Metadata, table: str = "the table") -> tuple[str, str]:
@@ -167,7 +132,7 @@ def materialized_columns(metadata: Metadata, table: str = "the table") -> tuple[
 
 
 def with_materialized_columns(metadata: Metadata, new_uuid: Callable[[], str]) -> Metadata:
-    """`metadata` with names for the hidden columns; names it has stay for the table's life."""
+    """`metadata` with names for the hidden columns; existing names never change."""
     added = {
         row.key: prefix + new_uuid()
         for row, prefix in _COLUMNS.values()
@@ -179,14 +144,14 @@ def with_materialized_columns(metadata: Metadata, new_uuid: Callable[[], str]) -
 
 
 def check_materialized_columns(metadata: Metadata) -> None:
-    """Refuse a schema with a column under the name of a hidden one."""
+    """Raise if a column has the name of a hidden one."""
     for row, _ in _COLUMNS.values():
         name = property_value(metadata.configuration, row)
         if name and name in metadata.schema:
             raise SchemaError("DELTA_ADDING_COLUMN_WITH_INTERNAL_NAME_FAILED", colName=name)
 
 
-def _numbered(files: Iterable[AddFile], mark: int, version: int) -> Numbered:
+def _numbered(files: Iterable[AddFile], mark: int, version: int) -> NumberedFiles:
     numbered = []
     for file in files:
         base = file.base_row_id
@@ -209,4 +174,4 @@ def _numbered(files: Iterable[AddFile], mark: int, version: int) -> Numbered:
                 default_row_commit_version=version if committed is None else committed,
             )
         )
-    return Numbered(files=tuple(numbered), high_water_mark=mark)
+    return NumberedFiles(files=tuple(numbered), high_water_mark=mark)

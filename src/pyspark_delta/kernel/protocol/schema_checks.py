@@ -1,7 +1,7 @@
-"""What a schema may hold: names, partition columns, void, types that cannot be stored.
+"""Checks of a schema: names, partition columns, void columns, types that cannot be stored.
 
-Every check takes a schema and returns None or raises SchemaError; none of them looks at data.
-Whether two schemas go together is `schema_merge`; ids and physical names are `column_mapping`.
+Every check takes a schema and returns None or raises SchemaError; none of them reads data.
+`schema_merge` compares two schemas; `column_mapping` checks ids and physical names.
 PROTOCOL.md, "Schema Serialization Format" and "Change Data Files".
 
 >>> invalid_names(StructType((StructField("a b", VOID), StructField("c", VOID))))
@@ -10,9 +10,9 @@ PROTOCOL.md, "Schema Serialization Format" and "Change Data Files".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.schema_merge import as_nullable, check_no_duplicates
@@ -28,18 +28,21 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
     column_name,
+    inner_types,
     type_name,
     walk_fields,
+    walk_types,
 )
 
 ILLEGAL_CHARACTERS = " ,;{}()\n\t="
-"""What a column's name may not hold in a Parquet file of a table without column mapping."""
+"""Characters that a column's name may not have in a table without column mapping."""
 
 CDF_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 """The columns that the change data feed adds to a table's own."""
 
 CDF_KEY = "delta.enableChangeDataFeed"
-_UNENFORCED_KEY = "spark.databricks.delta.constraints.allowUnenforcedNotNull.enabled"
+ALLOW_UNENFORCED_NOT_NULL = "spark.databricks.delta.constraints.allowUnenforcedNotNull.enabled"
+"""delta-spark's setting for this, which errors name; it has no effect here."""
 
 
 def check_schema(
@@ -52,7 +55,7 @@ def check_schema(
 ) -> None:
     """Run every check that a table's new schema must pass before it is committed.
 
-    A table that exists may be left without data columns (`needs_data`), until one is added.
+    An existing table may be without data columns (`needs_data`) until one is added.
     """
     check_no_duplicates(schema, "DELTA_DUPLICATE_COLUMNS_FOUND.METADATA_UPDATE")
     check_names(schema, mode, partition_columns)
@@ -63,7 +66,7 @@ def check_schema(
 
 
 def invalid_names(schema: StructType) -> tuple[str, ...]:
-    """Every column whose name, at any depth, holds a character that Parquet refuses."""
+    """Every column, at any depth, with a character in its name that Parquet rejects."""
     return tuple(
         column_name(path)
         for path, f in walk_fields(schema)
@@ -74,32 +77,32 @@ def invalid_names(schema: StructType) -> tuple[str, ...]:
 def check_names(
     schema: StructType, mode: ColumnMappingMode, partition_columns: Sequence[str] = ()
 ) -> None:
-    """Refuse names that cannot be a column's name in a file; column mapping lifts the rule."""
+    """Raise for names that files cannot have; column mapping lifts this rule."""
     if mode is not ColumnMappingMode.NONE:
         return
     if any(character in name for name in partition_columns for character in ILLEGAL_CHARACTERS):
         raise SchemaError("DELTA_INVALID_PARTITION_COLUMN_NAME")
-    if found := invalid_names(schema):
+    if names := invalid_names(schema):
         raise SchemaError(
-            "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES", invalidColumnNames=", ".join(found)
+            "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES", invalidColumnNames=", ".join(names)
         )
 
 
 def check_types(schema: StructType) -> None:
-    """Refuse types that a reader may meet but that cannot be put into a table."""
-    found = [
+    """Raise for types that schemas may contain but tables cannot."""
+    unsupported = [
         f"{column_name(path)}: {leaf.simple_string}"
-        for path, leaf in _leaves(schema, ())
+        for path, leaf in walk_types(schema)
         if isinstance(leaf, PrimitiveType) and leaf.name not in PRIMITIVES
     ]
-    if found:
-        raise SchemaError("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=", ".join(found))
+    if unsupported:
+        raise SchemaError("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=", ".join(unsupported))
 
 
 def check_partition_columns(
     schema: StructType, partition_columns: Sequence[str], *, needs_data: bool = True
 ) -> None:
-    """Refuse partition columns that are not there, come twice, are nested, or leave no data."""
+    """Raise for partition columns that are missing, repeated, nested, or all columns."""
     names = [name.lower() for name in partition_columns]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -125,14 +128,14 @@ def check_partition_columns(
 
 
 def is_partition_type(data_type: DataType) -> bool:
-    """Whether a value of the type can be spelled as a partition value."""
+    """Whether a value of the type can be a partition value."""
     if isinstance(data_type, PrimitiveType):
         return data_type.name in PRIMITIVES and data_type not in (VOID, VARIANT)
     return isinstance(data_type, DecimalType)
 
 
 def check_data_columns(data_schema: StructType, partition_columns: Sequence[str]) -> None:
-    """Refuse data with nothing to put into a file besides partition columns."""
+    """Raise if the data has no columns besides partition columns."""
     partitions = {name.lower() for name in partition_columns}
     rest = [f for f in data_schema if f.name.lower() not in partitions]
     if not rest:
@@ -143,8 +146,8 @@ def check_data_columns(data_schema: StructType, partition_columns: Sequence[str]
         raise SchemaError("DELTA_NON_PARTITION_COLUMN_ABSENT.NULL_TYPE_COLUMNS_DROPPED")
 
 
-def check_writable(schema: StructType) -> None:
-    """Refuse a schema of which nothing, or not all, can be written into a file.
+def check_writable_schema(schema: StructType) -> None:
+    """Raise for a schema that cannot be written into a file, as a whole or in part.
 
     A void column is left out of files and read as null.  That works beside other columns of the
     same struct; inside an array or map there is no way to leave it out.
@@ -158,43 +161,35 @@ def check_writable(schema: StructType) -> None:
 
 
 def without_void(schema: StructType) -> StructType:
-    """The schema that files have: void fields left out, at any depth of structs."""
+    """The schema of files: without void fields, at any depth of structs."""
     return StructType(tuple(_without_void(f) for f in schema if f.data_type != VOID))
 
 
 def check_no_cdf_columns(schema: StructType, *, enabling: bool = False) -> None:
-    """Refuse the names of the change data feed; `enabling` when the feed is being switched on."""
-    found = [f.name for f in schema if f.name.lower() in CDF_COLUMNS]
-    if not found:
+    """Raise for the column names of the change data feed; `enabling` when a commit enables it."""
+    names = [f.name for f in schema if f.name.lower() in CDF_COLUMNS]
+    if not names:
         return
-    names = "[" + ",".join(found) + "]"
+    listed = "[" + ",".join(names) + "]"
     if enabling:
-        raise SchemaError("DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS", columnList=names)
-    raise SchemaError("RESERVED_CDC_COLUMNS_ON_WRITE", columnList=names, config=CDF_KEY)
+        raise SchemaError("DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS", columnList=listed)
+    raise SchemaError("RESERVED_CDC_COLUMNS_ON_WRITE", columnList=listed, config=CDF_KEY)
 
 
 def check_nested_not_null(schema: StructType) -> None:
-    """Refuse NOT NULL inside arrays and maps, where no write can enforce it."""
+    """Raise for NOT NULL inside arrays and maps, where no write can enforce it."""
     for path, f in walk_fields(schema):
-        match f.data_type:
-            case ArrayType(element_type=element):
-                _check_nullable(path, "element", element)
-            case MapType(key_type=key, value_type=value):
-                _check_nullable(path, "key", key)
-                _check_nullable(path, "value", value)
-            case _:
-                continue
-
-
-def _check_nullable(path: tuple[str, ...], nest_type: str, data_type: DataType) -> None:
-    if isinstance(data_type, StructType) and as_nullable(data_type) != data_type:
-        raise SchemaError(
-            "DELTA_NESTED_NOT_NULL_CONSTRAINT",
-            parent=column_name(path),
-            nestType=nest_type,
-            nestedPrettyJson=format_schema(data_type),
-            configKey=_UNENFORCED_KEY,
-        )
+        if isinstance(f.data_type, StructType):
+            continue
+        for step, inner in inner_types(f.data_type):
+            if isinstance(inner, StructType) and as_nullable(inner) != inner:
+                raise SchemaError(
+                    "DELTA_NESTED_NOT_NULL_CONSTRAINT",
+                    parent=column_name(path),
+                    nestType=step,
+                    nestedPrettyJson=format_schema(inner),
+                    configKey=ALLOW_UNENFORCED_NOT_NULL,
+                )
 
 
 def _check_writable_type(data_type: DataType, path: tuple[str, ...]) -> None:
@@ -212,39 +207,17 @@ def _check_writable_type(data_type: DataType, path: tuple[str, ...]) -> None:
             for f in fields:
                 _check_writable_type(f.data_type, (*path, f.name))
         case ArrayType() | MapType():
-            if any(leaf == VOID for _, leaf in _leaves(data_type, ())):
+            if any(inner == VOID for _, inner in walk_types(data_type)):
                 raise SchemaError(
                     "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE",
                     columName=column_name(path),
                     dataType=type_name(data_type),
                 )
-            for step, inner in _inner_types(data_type):
+            for step, inner in inner_types(data_type):
                 _check_writable_type(inner, (*path, step))
-        case _:
-            return
 
 
 def _without_void(f: StructField) -> StructField:
     if not isinstance(f.data_type, StructType):
         return f
     return f.with_type(without_void(f.data_type))
-
-
-def _leaves(
-    data_type: DataType, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], DataType]]:
-    """Every type that holds no other, with the way to it."""
-    if isinstance(data_type, StructType):
-        for f in data_type:
-            yield from _leaves(f.data_type, (*path, f.name))
-    elif isinstance(data_type, ArrayType | MapType):
-        for step, inner in _inner_types(data_type):
-            yield from _leaves(inner, (*path, step))
-    else:
-        yield path, data_type
-
-
-def _inner_types(data_type: ArrayType | MapType) -> tuple[tuple[str, DataType], ...]:
-    if isinstance(data_type, ArrayType):
-        return (("element", data_type.element_type),)
-    return (("key", data_type.key_type), ("value", data_type.value_type))

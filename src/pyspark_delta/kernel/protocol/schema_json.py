@@ -1,4 +1,4 @@
-"""A schema and its JSON string, as `metaData.schemaString` holds it.
+"""Parse and format the JSON string of a schema, as in `metaData.schemaString`.
 
 Depth is bounded, so that a hostile schema cannot exhaust the stack.  PROTOCOL.md, "Schema
 Serialization Format".
@@ -14,7 +14,7 @@ import json
 import re
 from typing import Any
 
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.protocol.codec import dumps
 from pyspark_delta.kernel.protocol.types import (
     PRIMITIVES,
@@ -29,7 +29,7 @@ from pyspark_delta.kernel.protocol.types import (
 
 MAX_DEPTH = 100
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(-?\d{1,2})\s*\)")
-# Spellings that older or other writers use for a type we know by one name.
+# Names that older or other writers use for a type.
 _ALIASES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
 _OPEN_NAMES = re.compile(
     r"interval( \w+)*|char\(\d+\)|varchar\(\d+\)|geometry(\(.*\))?|geography(\(.*\))?"
@@ -37,22 +37,46 @@ _OPEN_NAMES = re.compile(
 
 
 def parse_schema(text: str) -> StructType:
-    """The struct that `text` spells; its top level names must be unique, ignoring case."""
+    """The struct in `text`; its top level names must be unique, ignoring case."""
     try:
         value = json.loads(text)
     except RecursionError:
         raise _invalid(f"it is nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:
         raise _invalid(f"it is not JSON: {error}") from None
-    parsed = _parse_type(value, 0)
+    parsed = parse_type(value)
     if not isinstance(parsed, StructType):
         raise _invalid("it is not a struct")
     return parsed
 
 
-def parse_type(value: Any) -> DataType:
-    """The type that a JSON value (text or object) spells."""
-    return _parse_type(value, 0)
+def parse_type(value: Any, depth: int = 0) -> DataType:
+    """The type in a JSON value (text or object), `depth` levels below the whole one."""
+    if depth > MAX_DEPTH:
+        raise _invalid(f"it is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, str):
+        return _parse_name(value)
+    if not isinstance(value, dict):
+        raise _invalid(f"a type is a name or an object, not {_shortened(value)}")
+    match value.get("type"):
+        case "struct":
+            return _parse_struct(value, depth)
+        case "array":
+            return ArrayType(
+                parse_type(value.get("elementType"), depth + 1),
+                bool(value.get("containsNull", True)),
+            )
+        case "map":
+            return MapType(
+                parse_type(value.get("keyType"), depth + 1),
+                parse_type(value.get("valueType"), depth + 1),
+                bool(value.get("valueContainsNull", True)),
+            )
+        case "udt":
+            # A user-defined type is read as its SQL type; only Spark needs its class.
+            return parse_type(value.get("sqlType"), depth + 1)
+        case other:
+            raise _invalid(f"there is no type {_shortened(other)}")
 
 
 def format_schema(schema: StructType) -> str:
@@ -97,34 +121,6 @@ def _invalid(reason: str) -> SchemaError:
     return SchemaError("DELTA_INVALID_SCHEMA_JSON", reason=reason)
 
 
-def _parse_type(value: Any, depth: int) -> DataType:
-    if depth > MAX_DEPTH:
-        raise _invalid(f"it is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, str):
-        return _parse_name(value)
-    if not isinstance(value, dict):
-        raise _invalid(f"a type is a name or an object, not {_shown(value)}")
-    match value.get("type"):
-        case "struct":
-            return _parse_struct(value, depth)
-        case "array":
-            return ArrayType(
-                _parse_type(value.get("elementType"), depth + 1),
-                bool(value.get("containsNull", True)),
-            )
-        case "map":
-            return MapType(
-                _parse_type(value.get("keyType"), depth + 1),
-                _parse_type(value.get("valueType"), depth + 1),
-                bool(value.get("valueContainsNull", True)),
-            )
-        case "udt":
-            # A user-defined type is stored as its SQL type; the class behind it is Spark's affair.
-            return _parse_type(value.get("sqlType"), depth + 1)
-        case other:
-            raise _invalid(f"there is no type {_shown(other)}")
-
-
 def _parse_name(name: str) -> DataType:
     if name in PRIMITIVES:
         return PrimitiveType(name)
@@ -134,16 +130,16 @@ def _parse_name(name: str) -> DataType:
         return PrimitiveType("void")
     if name == "decimal":
         return DecimalType(10, 0)
-    if found := _DECIMAL.fullmatch(name):
+    if match := _DECIMAL.fullmatch(name):
         try:
-            return DecimalType(int(found[1]), int(found[2]))
+            return DecimalType(int(match[1]), int(match[2]))
         except ValueError as error:
             raise _invalid(str(error)) from None
     if _OPEN_NAMES.fullmatch(name):
         return PrimitiveType(name)
     if name.startswith("string collate "):
         return PrimitiveType("string")
-    raise _invalid(f"there is no type {_shown(name)}")
+    raise _invalid(f"there is no type {_shortened(name)}")
 
 
 def _parse_struct(value: dict[str, Any], depth: int) -> StructType:
@@ -161,16 +157,16 @@ def _parse_struct(value: dict[str, Any], depth: int) -> StructType:
 
 def _parse_field(value: Any, depth: int) -> StructField:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        raise _invalid(f"a field needs a name: {_shown(value)}")
+        raise _invalid(f"a field needs a name: {_shortened(value)}")
     metadata = value.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise _invalid(f"the metadata of field {_shown(value['name'])} is not an object")
+        raise _invalid(f"the metadata of field {_shortened(value['name'])} is not an object")
     nullable = value.get("nullable", True)
     if not isinstance(nullable, bool):
-        raise _invalid(f"`nullable` of field {_shown(value['name'])} is not true or false")
-    return StructField(value["name"], _parse_type(value.get("type"), depth + 1), nullable, metadata)
+        raise _invalid(f"`nullable` of field {_shortened(value['name'])} is not true or false")
+    return StructField(value["name"], parse_type(value.get("type"), depth + 1), nullable, metadata)
 
 
-def _shown(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -1,7 +1,7 @@
-"""Two schemas into one: evolution, enforcement, and whether one can be read as the other.
+"""Merge and compare schemas: evolution, enforcement, and read compatibility.
 
-The table's side wins: its names keep their case, its order and nullability stay, new fields go
-behind the old ones.  Names compare ignoring case.  What may be *in* a schema is `schema_checks`.
+The table's schema has priority: its names keep their case, its order and nullability stay, new
+fields follow the old ones.  Names compare ignoring case.  `schema_checks` checks single schemas.
 
 >>> merge_schemas(
 ...     StructType((StructField("Id", INTEGER),)),
@@ -14,21 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.protocol.type_widening import TypeWideningMode
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
     BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
+    DATETIME_TYPES,
     INTEGER,
-    LONG,
+    NUMBER_TYPES,
     SHORT,
     STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
     VARIANT,
     VOID,
     ArrayType,
@@ -38,23 +35,23 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
     column_name,
+    inner_types,
     is_atomic,
+    walk_types,
 )
 
-_NUMBERS = frozenset((BYTE, SHORT, INTEGER, LONG, FLOAT, DOUBLE))
-_DATETIMES = frozenset((DATE, TIMESTAMP, TIMESTAMP_NTZ))
 # Parquet stores these three as one type, so a column of one can take values of the others.
 _ONE_PARQUET_TYPE = (BYTE, SHORT, INTEGER)
-# A column with one of these is filled in by the write itself when the data does not have it.
+# The write computes a column with one of these keys if the data does not have it.
 _COMPUTED_KEYS = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRules:
-    """What a merge may do beyond adding columns.
+    """The changes that a merge may make beyond adding columns.
 
-    `implicit_conversions` keeps the table's type where Spark would cast the data to it unasked;
-    `keep_existing_type` keeps it always; `widening` and `iceberg` say which types may grow.
+    `implicit_conversions` keeps the table's type where Spark casts the data to it implicitly;
+    `keep_existing_type` keeps it always; `widening` and `iceberg` decide which types may widen.
     """
 
     implicit_conversions: bool = False
@@ -69,7 +66,7 @@ STRICT = MergeRules()
 def merge_schemas(
     table_schema: StructType, data_schema: StructType, rules: MergeRules = STRICT
 ) -> StructType:
-    """The table's schema with what the data adds; SchemaError when they cannot go together."""
+    """The table's schema with the data's new columns; SchemaError when they are incompatible."""
     check_no_duplicates(data_schema)
     merged = _merge(table_schema, data_schema, rules)
     assert isinstance(merged, StructType)
@@ -79,7 +76,7 @@ def merge_schemas(
 def evolve_schema(
     table_schema: StructType, data_schema: StructType, rules: MergeRules = STRICT
 ) -> StructType:
-    """As `merge_schemas`, with new columns nullable: the files that exist do not have them."""
+    """As `merge_schemas`, with new columns nullable: existing files do not have them."""
     return merge_schemas(table_schema, as_nullable(data_schema), rules)
 
 
@@ -94,7 +91,7 @@ def check_write_compatible(
 ) -> None:
     """Raise SchemaError unless the data can be written without changing the table.
 
-    Data may lack nullable columns; it may not bring new ones, nor types that a merge would have to
+    Data may lack nullable columns; it may not have new ones, nor types that a merge would have to
     change.  Partition columns, when the writer names them, must be those of the table.
     """
     if evolve_schema(table_schema, data_schema, rules) != table_schema:
@@ -118,14 +115,14 @@ def check_write_compatible(
 def missing_not_null_columns(
     table_schema: StructType, data_schema: StructType
 ) -> Iterator[tuple[str, ...]]:
-    """Paths of NOT NULL fields that the data has no column for and the write does not compute."""
+    """Paths of NOT NULL fields that the data lacks and the write does not compute."""
     for f in table_schema:
-        found = data_schema.get(f.name)
-        if found is None:
+        data_field = data_schema.get(f.name)
+        if data_field is None:
             if not f.nullable and not any(key in f.metadata for key in _COMPUTED_KEYS):
                 yield (f.name,)
-        elif isinstance(f.data_type, StructType) and isinstance(found.data_type, StructType):
-            for path in missing_not_null_columns(f.data_type, found.data_type):
+        elif isinstance(f.data_type, StructType) and isinstance(data_field.data_type, StructType):
+            for path in missing_not_null_columns(f.data_type, data_field.data_type):
                 yield (f.name, *path)
 
 
@@ -137,11 +134,12 @@ def is_read_compatible(
     allow_missing_columns: bool = False,
     widening: TypeWideningMode = TypeWideningMode.NEVER,
 ) -> bool:
-    """Whether a reader prepared for `existing` can be served rows of `read`.
+    """Whether a reader that expects `existing` can read rows of schema `read`.
 
-    New columns are fine; lost ones (unless allowed), other types and other spellings of a name are
-    not.  By default a column may not become nullable, for the reader does not expect nulls; with
-    `forbid_tighter_nullability` it may not become NOT NULL, for the rows may hold nulls.
+    New columns are compatible; lost ones (unless allowed), other types and other spellings of a
+    name are not.  By default a column may not become nullable, because the reader does not expect
+    nulls; with `forbid_tighter_nullability` it may not become NOT NULL, because the rows may hold
+    nulls.
     """
 
     def nulls_agree(before: bool, after: bool) -> bool:
@@ -152,17 +150,13 @@ def is_read_compatible(
             case StructType(), StructType():
                 return structs_agree(before, after)
             case ArrayType(), ArrayType():
-                return nulls_agree(before.contains_null, after.contains_null) and types_agree(
-                    before.element_type, after.element_type
-                )
+                nulls = nulls_agree(before.contains_null, after.contains_null)
             case MapType(), MapType():
-                return (
-                    nulls_agree(before.value_contains_null, after.value_contains_null)
-                    and types_agree(before.key_type, after.key_type)
-                    and types_agree(before.value_type, after.value_type)
-                )
+                nulls = nulls_agree(before.value_contains_null, after.value_contains_null)
             case _:
                 return before == after or widening.widened(before, after) == after
+        pairs = zip(inner_types(before), inner_types(after), strict=True)
+        return nulls and all(types_agree(one, other) for (_, one), (_, other) in pairs)
 
     def structs_agree(before: StructType, after: StructType) -> bool:
         if not allow_missing_columns and any(f.name not in after for f in before):
@@ -181,24 +175,35 @@ def is_read_compatible(
     return structs_agree(existing, read)
 
 
-def as_nullable(schema: StructType) -> StructType:
-    """The schema with every field, element and map value nullable."""
-    nullable = _as_nullable(schema)
-    assert isinstance(nullable, StructType)
-    return nullable
+@overload
+def as_nullable(data_type: StructType) -> StructType: ...
+@overload
+def as_nullable(data_type: DataType) -> DataType: ...
+def as_nullable(data_type: DataType) -> DataType:
+    """The type with every field, element and map value inside it nullable."""
+    match data_type:
+        case StructType(fields):
+            nullable = (f.with_type(as_nullable(f.data_type)).with_nullable(True) for f in fields)
+            return StructType(tuple(nullable))
+        case ArrayType(element):
+            return ArrayType(as_nullable(element), True)
+        case MapType(key, value):
+            return MapType(as_nullable(key), as_nullable(value), True)
+        case _:
+            return data_type
 
 
 def check_no_duplicates(
     schema: StructType, condition: str = "DELTA_DUPLICATE_COLUMNS_FOUND.DATA"
 ) -> None:
-    """Raise SchemaError(condition) when two names of one struct differ in case at most."""
-    duplicates = sorted(set(_duplicates(schema, ())))
+    """Raise SchemaError(condition) when two names of one struct are equal ignoring case."""
+    duplicates = sorted(set(_duplicates(schema)))
     if duplicates:
         raise SchemaError(condition, duplicateCols=", ".join(duplicates))
 
 
 def schema_differences(existing: StructType, specified: StructType) -> tuple[str, ...]:
-    """What tells two schemas apart, one sentence per difference; empty when they are equal."""
+    """The differences between two schemas, one sentence for each; empty when they are equal."""
     return tuple(_struct_differences(existing, specified, ()))
 
 
@@ -246,7 +251,7 @@ def _merge_leaves(current: DataType, update: DataType, rules: MergeRules) -> Dat
         raise _incompatible_decimals(current, update)
     if current in _ONE_PARQUET_TYPE and update in _ONE_PARQUET_TYPE:
         return max(current, update, key=_ONE_PARQUET_TYPE.index)
-    # A column that has been nothing but null takes any type, and nulls go into any column.
+    # A void column accepts any type, and a void value fits any column.
     if current == VOID:
         return update
     if update == VOID:
@@ -259,15 +264,15 @@ def _merge_leaves(current: DataType, update: DataType, rules: MergeRules) -> Dat
 
 
 def _casts_implicitly(source: DataType, target: DataType) -> bool:
-    """Whether Spark casts `source` to `target` unasked."""
+    """Whether Spark implicitly casts `source` to `target`."""
     if VARIANT in (source, target) or target == VOID:
         return False
     if source == VOID or target == STRING:
         return True
-    numeric = [t in _NUMBERS or isinstance(t, DecimalType) for t in (source, target)]
+    numeric = [t in NUMBER_TYPES or isinstance(t, DecimalType) for t in (source, target)]
     if source == STRING:
-        return numeric[1] or target in _DATETIMES or target == BINARY
-    return all(numeric) or (source in _DATETIMES and target in _DATETIMES)
+        return numeric[1] or target in DATETIME_TYPES or target == BINARY
+    return all(numeric) or (source in DATETIME_TYPES and target in DATETIME_TYPES)
 
 
 def _incompatible_decimals(current: DecimalType, update: DecimalType) -> SchemaError:
@@ -282,37 +287,14 @@ def _incompatible_decimals(current: DecimalType, update: DecimalType) -> SchemaE
     return SchemaError("DELTA_MERGE_INCOMPATIBLE_DECIMAL_TYPE", decimalRanges=" & ".join(parts))
 
 
-def _as_nullable(data_type: DataType) -> DataType:
-    match data_type:
-        case StructType(fields=fields):
-            return StructType(
-                tuple(f.with_type(_as_nullable(f.data_type)).with_nullable(True) for f in fields)
-            )
-        case ArrayType(element_type=element):
-            return ArrayType(_as_nullable(element), True)
-        case MapType(key_type=key, value_type=value):
-            return MapType(_as_nullable(key), _as_nullable(value), True)
-        case _:
-            return data_type
-
-
-def _duplicates(data_type: DataType, path: tuple[str, ...]) -> Iterator[str]:
-    match data_type:
-        case StructType(fields=fields):
+def _duplicates(schema: StructType) -> Iterator[str]:
+    for path, struct in walk_types(schema):
+        if isinstance(struct, StructType):
             seen: set[str] = set()
-            for f in fields:
-                here = (*path, f.name)
-                if f.name.lower() in seen:
-                    yield column_name(here)
-                seen.add(f.name.lower())
-                yield from _duplicates(f.data_type, here)
-        case ArrayType(element_type=element):
-            yield from _duplicates(element, (*path, "element"))
-        case MapType(key_type=key, value_type=value):
-            yield from _duplicates(key, (*path, "key"))
-            yield from _duplicates(value, (*path, "value"))
-        case _:
-            return
+            for name in struct.names:
+                if name.lower() in seen:
+                    yield column_name((*path, name))
+                seen.add(name.lower())
 
 
 def _struct_differences(
@@ -344,18 +326,15 @@ def _type_differences(
         case ArrayType(), ArrayType():
             if existing.contains_null != specified.contains_null:
                 yield f"elements of {name} are {_null_word(specified.contains_null)}"
-            yield from _type_differences(
-                existing.element_type, specified.element_type, (*path, "element")
-            )
         case MapType(), MapType():
             if existing.value_contains_null != specified.value_contains_null:
                 yield f"values of {name} are {_null_word(specified.value_contains_null)}"
-            yield from _type_differences(existing.key_type, specified.key_type, (*path, "key"))
-            yield from _type_differences(
-                existing.value_type, specified.value_type, (*path, "value")
-            )
         case _ if existing != specified:
             yield f"{name} is {specified.simple_string}, but was {existing.simple_string}"
+    if type(existing) is type(specified) and not isinstance(existing, StructType):
+        pairs = zip(inner_types(existing), inner_types(specified), strict=True)
+        for (step, one), (_, other) in pairs:
+            yield from _type_differences(one, other, (*path, step))
 
 
 def _null_word(nullable: bool) -> str:

@@ -1,8 +1,8 @@
-"""Statistics of one file: how bounds are written, read, and loosened by a deletion vector.
+"""Format and parse the statistics of one file, and loosen them for a deletion vector.
 
-A bound may be wider than the data, never narrower: a long string is cut and its maximum raised by
-a tie-breaker, a timestamp goes to the millisecond below (minimum) or above (maximum), and a bound
-that cannot be written so is left out.  Which columns have statistics is in `stats_columns`.
+A bound may be wider than the data, never narrower: a long string is truncated and its maximum
+raised by a tie-breaker, a timestamp is rounded to the millisecond below (minimum) or above
+(maximum), and other bounds that cannot be written are left out.  `stats_columns` chooses columns.
 PROTOCOL.md, "Per-file Statistics".
 
 >>> format_stats(2, [ColumnStats(path=("v",), data_type=STRING, minimum="a", maximum="b")])
@@ -20,7 +20,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from pyspark_delta.errors.table import InvalidActionsError
+from pyspark_delta.errors import InvalidActionsError
 from pyspark_delta.kernel.protocol.codec import RawJson, dumps
 from pyspark_delta.kernel.protocol.datetimes import (
     MICROS_PER_DAY,
@@ -50,10 +50,10 @@ DEFAULT_PREFIX_LENGTH = 32
 
 _LOW_TIE_BREAKER = "\x7f"
 _HIGH_TIE_BREAKER = "\U0010ffff"
-# Years that every implementation writes and reads alike: no sign, no era.
+# The years that every implementation writes and reads alike: without sign or era.
 _FIRST_DAY = days_from_civil(1, 1, 1)
 _LAST_DAY = days_from_civil(9999, 12, 31)
-# Offsets of local mean time have seconds, which writers cut; the last such zone ended in 1972.
+# Offsets of local mean time have seconds, which writers truncate; the last ended in 1972.
 _LOCAL_MEAN_TIME_END = days_from_civil(1973, 1, 1) * MICROS_PER_DAY
 _OFFSET_WITHOUT_SECONDS = re.compile(r".*[+-][0-9]{2}:?[0-9]{2}")
 _KNOWN_KEYS = ("numRecords", "minValues", "maxValues", "nullCount", "tightBounds")
@@ -61,7 +61,7 @@ _KNOWN_KEYS = ("numRecords", "minValues", "maxValues", "nullCount", "tightBounds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnStats:
-    """What is known of one leaf of a file.  None: not known, or (bounds) there is no value.
+    """The statistics of one leaf of a file.  None: unknown, or (bounds) there is no value.
 
     `path` is physical.  Dates are days and timestamps microseconds since 1970-01-01, or Python's.
     """
@@ -75,9 +75,9 @@ class ColumnStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStats:
-    """The statistics of a file, taken apart; the values are those of the JSON text.
+    """The parsed statistics of a file; the values are those of the JSON text.
 
-    Numbers with a point are Decimal, so none loses a digit.
+    Numbers with a decimal point are Decimal, so none loses a digit.
     """
 
     num_records: int | None
@@ -87,15 +87,15 @@ class FileStats:
     null_counts: Mapping[str, Any]
 
     def minimum(self, path: Sequence[str], data_type: DataType) -> Any:
-        """A value that no valid row of the column is below; None when nothing is known."""
+        """A value that no live row of the column is below; None when it is unknown."""
         return parse_bound(_at(self.min_values, path), data_type, is_max=False)
 
     def maximum(self, path: Sequence[str], data_type: DataType) -> Any:
-        """A value that no valid row of the column is above; None when nothing is known."""
+        """A value that no live row of the column is above; None when it is unknown."""
         return parse_bound(_at(self.max_values, path), data_type, is_max=True)
 
     def null_count(self, path: Sequence[str]) -> int | None:
-        """Nulls of the column; None when not known, or made meaningless by a deletion vector."""
+        """Nulls of the column; None when unknown, or made meaningless by a deletion vector."""
         count = _at(self.null_counts, path)
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             return None
@@ -112,24 +112,20 @@ def format_stats(
     prefix_length: int = DEFAULT_PREFIX_LENGTH,
 ) -> str:
     """The text for `add.stats`.  `tight_bounds` None leaves the key out, as without vectors."""
-    counted = bounded = False
-    minimums: dict[str, Any] = {}
-    maximums: dict[str, Any] = {}
-    null_counts: dict[str, Any] = {}
-    for c in columns:
-        if has_bounds(c.data_type):
-            bounded = True
-            low = format_bound(c.minimum, c.data_type, is_max=False, prefix_length=prefix_length)
-            high = format_bound(c.maximum, c.data_type, is_max=True, prefix_length=prefix_length)
-            _put(minimums, c.path, low)
-            _put(maximums, c.path, high)
-        counted = True
-        _put(null_counts, c.path, c.null_count)
+    columns = list(columns)
+    bounded = [c for c in columns if has_bounds(c.data_type)]
     stats: dict[str, Any] = {"numRecords": num_records}
     if bounded:
-        stats |= {"minValues": minimums, "maxValues": maximums}
-    if counted:
-        stats["nullCount"] = null_counts
+        stats |= {"minValues": {}, "maxValues": {}}
+    for c in bounded:
+        low = format_bound(c.minimum, c.data_type, is_max=False, prefix_length=prefix_length)
+        high = format_bound(c.maximum, c.data_type, is_max=True, prefix_length=prefix_length)
+        _put(stats["minValues"], c.path, low)
+        _put(stats["maxValues"], c.path, high)
+    if columns:
+        stats["nullCount"] = {}
+    for c in columns:
+        _put(stats["nullCount"], c.path, c.null_count)
     if tight_bounds is not None:
         stats["tightBounds"] = tight_bounds
     return _text(stats)
@@ -142,10 +138,10 @@ def format_bound(
     is_max: bool,
     prefix_length: int = DEFAULT_PREFIX_LENGTH,
 ) -> str | int | None:
-    """The JSON value for a bound; None when there is none that is true and every reader reads.
+    """The JSON value for a bound; None when no correct one is readable by every reader.
 
     Infinities and NaN have no number in JSON and are left out.  NaN is above all numbers in Spark:
-    a caller that may have missed one must give no maximum.
+    a caller whose values may include NaN must give no maximum.
     """
     if value is None:
         return None
@@ -165,7 +161,7 @@ def format_bound(
 
 
 def truncate_min(text: str, length: int = DEFAULT_PREFIX_LENGTH) -> str | None:
-    """A string that `text` begins with and so is not below it; None when nothing may be kept."""
+    """A prefix of `text`, which is never above it; None when no prefix may be kept."""
     units = _utf16_length(text)
     if units <= length:
         return text
@@ -175,8 +171,8 @@ def truncate_min(text: str, length: int = DEFAULT_PREFIX_LENGTH) -> str | None:
 def truncate_max(text: str, length: int = DEFAULT_PREFIX_LENGTH) -> str | None:
     """A short string that is not below `text`; None when there is none of twice the length.
 
-    The first character left out is replaced by a larger one, the tie-breaker.  One that no
-    character is larger than is kept, and the next one tried.
+    The first character left out is replaced by a larger one, the tie-breaker.  If no character is
+    larger, it is kept, and the next one is tried.
     """
     if _utf16_length(text) <= length:
         return text
@@ -198,7 +194,7 @@ def truncate_max(text: str, length: int = DEFAULT_PREFIX_LENGTH) -> str | None:
 
 
 def parse_stats(text: str | None) -> FileStats | None:
-    """The statistics that `add.stats` holds; None when it is absent or not statistics."""
+    """The statistics in `add.stats`; None when it is absent or malformed."""
     value = _loads(text, parse_float=Decimal)
     if value is None:
         return None
@@ -216,8 +212,8 @@ def parse_stats(text: str | None) -> FileStats | None:
 def parse_bound(raw: Any, data_type: DataType, *, is_max: bool) -> Any:
     """A bound as a value that can be compared; None when it cannot be trusted.
 
-    Dates become days, timestamps microseconds.  Writers cut timestamps to milliseconds, so a
-    maximum gets back what may have been cut.
+    Dates become days, timestamps microseconds.  Writers truncate timestamps to milliseconds, so a
+    maximum is raised by as much.
     """
     if raw is None or not has_bounds(data_type):
         return None
@@ -241,9 +237,9 @@ def widen_stats(
 ) -> str:
     """Statistics for a file that gets a deletion vector: bounds stay, but are no longer tight.
 
-    `num_records`, the rows of the file, is for files whose statistics do not say;
+    `num_records`, the rows of the file, is for files whose statistics lack it;
     `deleted_records` are rows that tight statistics already leave out.  A column of nulls only is
-    marked as such for the whole file.  Whatever else the statistics hold stays as it is.
+    marked as such for the whole file.  All other statistics stay unchanged.
     """
     value = _loads(stats, parse_float=RawJson) or {}
     count = value.get("numRecords")
@@ -264,7 +260,7 @@ def widen_stats(
 
 
 def with_num_records(stats: str | None, num_records: int) -> str:
-    """The same statistics with a number of records; whatever else they hold stays as it is."""
+    """The same statistics with a number of records; all others stay unchanged."""
     value = _loads(stats, parse_float=RawJson) or {}
     try:
         return _text({"numRecords": num_records, **value} | {"numRecords": num_records})
@@ -289,11 +285,11 @@ def _loads(text: str | None, *, parse_float: Any) -> dict[str, Any] | None:
 
 
 def _no_number(name: str) -> None:
-    """NaN and Infinity, which some writers leave unquoted: no bound."""
+    """Parse NaN and Infinity, which some writers leave unquoted, as no bound."""
 
 
 def _text(value: Any) -> str:
-    """JSON in which numbers that are text already stay as they are."""
+    """JSON in which numbers that are text already stay unchanged."""
     if isinstance(value, RawJson):
         return str(value)
     if isinstance(value, dict):
@@ -335,7 +331,7 @@ def _utf16_length(text: str) -> int:
 
 
 def _prefix(text: str, length: int) -> str:
-    """The first `length` units of UTF-16, one more where that would split a character."""
+    """The first `length` UTF-16 units, one more where that would split a character."""
     units = 0
     for index, character in enumerate(text):
         if units >= length:

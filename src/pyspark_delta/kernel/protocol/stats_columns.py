@@ -1,9 +1,9 @@
-"""Which columns have statistics, and the property that can list them.
+"""Choose the columns with statistics, by default or by the property that lists them.
 
-Statistics are kept for leaves: a struct counts as its leaves, an array or map as one.  By default
-the first 32 leaves in schema order; partition columns never count.  The property
+Statistics are kept for leaves: a struct counts as its leaves, an array or map as one.  The default
+is the first 32 leaves in schema order; partition columns never count.  The property
 `delta.dataSkippingStatsColumns` names columns instead (logical names; a struct stands for all
-below it).  What is recorded for them is in `stats`.  PROTOCOL.md, "Per-file Statistics".
+below it).  `stats` formats the statistics.  PROTOCOL.md, "Per-file Statistics".
 
 >>> parse_column_list("a, `b.c`.d")
 (('a',), ('b.c', 'd'))
@@ -16,41 +16,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from pyspark_delta.errors.table import PropertyError, SchemaError
+from pyspark_delta.errors import PropertyError, SchemaError
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode, physical_name
 from pyspark_delta.kernel.protocol.types import (
     BOOLEAN,
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
+    DATETIME_TYPES,
     LONG,
-    SHORT,
+    NUMBER_TYPES,
     STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
     DataType,
     DecimalType,
     StructField,
     StructType,
     column_name,
 )
+from pyspark_delta.kernel.sql.quoting import quoted_name
 
 STATS_COLUMNS_KEY = "delta.dataSkippingStatsColumns"
-NUM_INDEXED_KEY = "delta.dataSkippingNumIndexedCols"
 DEFAULT_NUM_INDEXED = 32
 
-_BOUNDED = frozenset(
-    (BYTE, SHORT, INTEGER, LONG, FLOAT, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ, STRING)
-)
+_BOUNDED = NUMBER_TYPES | DATETIME_TYPES | {STRING}
 _PART = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`.,]+))\s*")
 _PLAIN = re.compile(r"[A-Za-z0-9_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsColumn:
-    """A leaf that statistics are collected for, under both of its names."""
+    """A leaf with statistics, with its logical and its physical path."""
 
     path: tuple[str, ...]
     physical_path: tuple[str, ...]
@@ -63,7 +55,7 @@ class StatsColumn:
 
 
 def has_bounds(data_type: DataType) -> bool:
-    """Whether values of the type have a minimum and a maximum that files can be skipped by."""
+    """Whether values of the type have a minimum and a maximum for data skipping."""
     return data_type in _BOUNDED or isinstance(data_type, DecimalType)
 
 
@@ -78,21 +70,21 @@ def stats_columns(
     """The leaves to collect statistics for, in schema order.
 
     `num_indexed` is `delta.dataSkippingNumIndexedCols` (negative: all of them); `listed` is
-    `delta.dataSkippingStatsColumns`, which wins over it.
+    `delta.dataSkippingStatsColumns`, which takes precedence.
     """
     partitions = {name.lower() for name in partition_columns}
     data_columns = StructType(tuple(f for f in schema if f.name.lower() not in partitions))
     leaves = _leaves(data_columns, (), (), mode)
     if listed is None:
         return tuple(leaves if num_indexed < 0 else islice(leaves, num_indexed))
-    wanted = [_lower(path) for path in parse_column_list(listed)]
+    prefixes = [_lower(path) for path in parse_column_list(listed)]
     return tuple(
-        leaf for leaf in leaves if any(_lower(leaf.path)[: len(path)] == path for path in wanted)
+        leaf for leaf in leaves if any(_lower(leaf.path)[: len(path)] == path for path in prefixes)
     )
 
 
 def stats_schema(columns: Sequence[StatsColumn], *, tight_bounds: bool) -> StructType:
-    """The struct that `stats_parsed` of a checkpoint has, under physical names, all nullable.
+    """The struct of `stats_parsed` in a checkpoint, with physical names, all nullable.
 
     `tight_bounds` when the table supports deletion vectors.
     """
@@ -109,24 +101,24 @@ def stats_schema(columns: Sequence[StatsColumn], *, tight_bounds: bool) -> Struc
 
 
 def parse_column_list(text: str) -> tuple[tuple[str, ...], ...]:
-    """The paths that a comma-separated list of column names spells; dots go into structs."""
+    """The paths in a comma-separated list of column names; dots go into structs."""
     if not text.strip():
         return ()
     paths: list[tuple[str, ...]] = []
     parts: list[str] = []
     at, separator = 0, ","
     while separator:
-        found = _PART.match(text, at)
-        at = found.end() if found else 0
+        match = _PART.match(text, at)
+        at = match.end() if match else 0
         separator = text[at : at + 1]
-        if found is None or separator not in ("", ".", ","):
+        if match is None or separator not in ("", ".", ","):
             raise PropertyError(
                 "DELTA_INVALID_TABLE_PROPERTY",
                 key=STATS_COLUMNS_KEY,
                 value=text,
                 reason="it must be a comma-separated list of column names",
             )
-        parts.append(found[2] or found[1].replace("``", "`"))
+        parts.append(match[2] or match[1].replace("``", "`"))
         at += 1
         if separator != ".":
             paths.append(tuple(parts))
@@ -135,11 +127,9 @@ def parse_column_list(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def format_column_list(paths: Sequence[Sequence[str]]) -> str:
-    """The text of a list of paths; names that are not plain words stand in backquotes."""
+    """The text of a list of paths; names that are not plain words are in backquotes."""
     return ",".join(
-        ".".join(
-            part if _PLAIN.fullmatch(part) else "`" + part.replace("`", "``") + "`" for part in path
-        )
+        ".".join(part if _PLAIN.fullmatch(part) else quoted_name(part) for part in path)
         for path in paths
     )
 
@@ -163,7 +153,7 @@ def check_stats_columns(schema: StructType, partition_columns: Sequence[str], li
                 tableSchema=schema.simple_string,
             )
         for leaf in _field_leaves(f, path[:-1], path[:-1], ColumnMappingMode.NONE):
-            # Of what stands below a struct that is listed, nulls are counted at least.
+            # For leaves below a listed struct, nulls are counted at least.
             if len(leaf.path) == len(path) and not leaf.has_bounds:
                 raise SchemaError(
                     "DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE",
@@ -179,7 +169,7 @@ def check_stats_columns(schema: StructType, partition_columns: Sequence[str], li
 
 
 def rename_in_column_list(listed: str, old: Sequence[str], new: Sequence[str]) -> str:
-    """The list after the column `old`, and all below it, is called `new`."""
+    """The list with the column `old`, and all below it, renamed to `new`."""
     prefix = _lower(old)
     return format_column_list(
         [

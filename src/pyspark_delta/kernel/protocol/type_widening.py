@@ -1,8 +1,8 @@
-"""Which type changes keep old files readable, and how a schema records them.
+"""Type widening: the type changes that keep old files readable, and their record in a schema.
 
 A change is recorded on the struct field it happened in, under `delta.typeChanges`; a change inside
-an array or map of that field also has a `fieldPath` of `element`, `key` and `value`.  Whether the
-feature is on is not asked here.  PROTOCOL.md, "Type Widening".
+an array or map of that field also has a `fieldPath` of `element`, `key` and `value`.  The caller
+checks whether the feature is enabled.  PROTOCOL.md, "Type Widening".
 
 >>> can_widen(INTEGER, LONG), can_widen(LONG, INTEGER), can_widen(INTEGER, DecimalType(12, 2))
 (True, False, True)
@@ -10,12 +10,12 @@ feature is on is not asked here.  PROTOCOL.md, "Type Widening".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.protocol.schema_json import parse_type
 from pyspark_delta.kernel.protocol.types import (
     BYTE,
@@ -33,6 +33,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
     column_name,
+    inner_types,
     is_atomic,
     map_fields,
     type_name,
@@ -40,9 +41,8 @@ from pyspark_delta.kernel.protocol.types import (
 )
 
 TYPE_CHANGES_KEY = "delta.typeChanges"
-ENABLED_KEY = "delta.enableTypeWidening"
 
-# From a type to the types of its own family that hold all its values: what a write may do unasked.
+# From a type to the types of its family with all its values: a write may widen to these.
 _SAME_FAMILY: Mapping[DataType, tuple[DataType, ...]] = {
     BYTE: (SHORT, INTEGER, LONG),
     SHORT: (INTEGER, LONG),
@@ -50,12 +50,8 @@ _SAME_FAMILY: Mapping[DataType, tuple[DataType, ...]] = {
     FLOAT: (DOUBLE,),
     DATE: (TIMESTAMP_NTZ,),
 }
-# And to types of another family: only when somebody says so.
-_OTHER_FAMILY: Mapping[DataType, tuple[DataType, ...]] = {
-    BYTE: (DOUBLE,),
-    SHORT: (DOUBLE,),
-    INTEGER: (DOUBLE,),
-}
+# From a type to one of another family: only by an explicit statement or setting.
+_OTHER_FAMILY: Mapping[DataType, DataType] = {BYTE: DOUBLE, SHORT: DOUBLE, INTEGER: DOUBLE}
 # Digits before the point that a decimal needs to take every value of an integer type.
 _INTEGER_DIGITS: Mapping[DataType, int] = {BYTE: 10, SHORT: 10, INTEGER: 10, LONG: 20}
 _PATH_STEPS = frozenset(("element", "key", "value"))
@@ -69,26 +65,26 @@ def can_widen(from_type: DataType, to_type: DataType, *, iceberg: bool = False) 
         return _iceberg_can_widen(from_type, to_type)
     return (
         _is_same_family(from_type, to_type)
-        or to_type in _OTHER_FAMILY.get(from_type, ())
+        or to_type == _OTHER_FAMILY.get(from_type)
         or _fits_decimal(from_type, to_type)
     )
 
 
 class TypeWideningMode(Enum):
-    """Which changes a merge of schemas may make by itself."""
+    """The type changes that a merge of schemas may make automatically."""
 
     NEVER = "never"
     SAME_FAMILY = "same family"
     """Integers to wider integers, float to double, decimals to wider ones, date to timestamp."""
     ALWAYS = "always"
-    """Every change that the feature knows, from the first type to the second."""
+    """Every change that the feature allows, from the first type to the second."""
     COMMON = "common"
     """As ALWAYS, in either direction, and two decimals to one that holds both."""
 
     def widened(
         self, current: DataType, update: DataType, *, iceberg: bool = False
     ) -> DataType | None:
-        """The type for a column of `current` that takes values of `update`; None to refuse."""
+        """The type of a `current` column that accepts values of `update`; None if not allowed."""
         match self:
             case TypeWideningMode.NEVER:
                 return None
@@ -133,7 +129,7 @@ def type_changes(f: StructField) -> tuple[TypeChange, ...]:
 
 
 def with_type_changes(f: StructField, changes: Sequence[TypeChange]) -> StructField:
-    """The field with `changes` recorded behind those it has."""
+    """The field with `changes` appended to its recorded ones."""
     if not changes:
         return f
     recorded = [change.to_metadata() for change in (*type_changes(f), *changes)]
@@ -141,14 +137,14 @@ def with_type_changes(f: StructField, changes: Sequence[TypeChange]) -> StructFi
 
 
 def all_type_changes(schema: StructType) -> Iterator[tuple[tuple[str, ...], TypeChange]]:
-    """Every recorded change with the path of what changed, collections included."""
+    """Every recorded change with the path of the changed type, collections included."""
     for path, f in walk_fields(schema):
         for change in type_changes(f):
             yield (*path, *change.field_path), change
 
 
 def check_type_changes(schema: StructType) -> None:
-    """Raise SchemaError for a recorded change that no reader can honour."""
+    """Raise SchemaError for a recorded change that is not a supported widening."""
     for path, change in all_type_changes(schema):
         if not can_widen(change.from_type, change.to_type):
             raise SchemaError(
@@ -168,18 +164,19 @@ def record_type_changes(
     """
 
     def record(old: DataType | None, new: DataType) -> DataType:
+        before = dict(inner_types(old)) if type(old) is type(new) and old is not None else {}
         match new:
-            case StructType(fields=fields):
-                before = old if isinstance(old, StructType) else StructType()
-                return StructType(tuple(record_field(before.get(f.name), f) for f in fields))
-            case ArrayType(element_type=element, contains_null=contains_null):
-                inner = old.element_type if isinstance(old, ArrayType) else None
-                return ArrayType(record(inner, element), contains_null)
-            case MapType(key_type=key, value_type=value, value_contains_null=contains_null):
-                old_key, old_value = (
-                    (old.key_type, old.value_type) if isinstance(old, MapType) else (None, None)
+            case StructType(fields):
+                known = old if isinstance(old, StructType) else StructType()
+                return StructType(tuple(record_field(known.get(f.name), f) for f in fields))
+            case ArrayType(element, contains_null):
+                return ArrayType(record(before.get("element"), element), contains_null)
+            case MapType(key, value, contains_null):
+                return MapType(
+                    record(before.get("key"), key),
+                    record(before.get("value"), value),
+                    contains_null,
                 )
-                return MapType(record(old_key, key), record(old_value, value), contains_null)
             case _:
                 return new
 
@@ -199,12 +196,12 @@ def record_type_changes(
 
 
 def without_type_changes(schema: StructType) -> StructType:
-    """The schema with every record of a change taken out, as dropping the feature does."""
-    return _map_schema(schema, lambda f: f.with_metadata_items({TYPE_CHANGES_KEY: None}))
+    """The schema without recorded changes, as after dropping the feature."""
+    return map_fields(schema, lambda f: f.with_metadata_items({TYPE_CHANGES_KEY: None}))
 
 
 def rebase_type_changes(schema: StructType, *, from_version: int, to_version: int) -> StructType:
-    """The schema with changes stamped `from_version` stamped anew: a commit moved to a version."""
+    """The schema with changes of `from_version` moved to another version, for a rebased commit."""
 
     def restamp(f: StructField) -> StructField:
         changes = type_changes(f)
@@ -218,23 +215,15 @@ def rebase_type_changes(schema: StructType, *, from_version: int, to_version: in
         ]
         return f.with_metadata_items({TYPE_CHANGES_KEY: moved})
 
-    return _map_schema(schema, restamp)
-
-
-def _map_schema(schema: StructType, change: Callable[[StructField], StructField]) -> StructType:
-    changed = map_fields(schema, change)
-    assert isinstance(changed, StructType)
-    return changed
+    return map_fields(schema, restamp)
 
 
 def _changes(old: DataType, new: DataType, field_path: tuple[str, ...]) -> Iterator[TypeChange]:
     """Changes inside one field; those inside a struct belong to the struct's own fields."""
     match old, new:
-        case ArrayType(), ArrayType():
-            yield from _changes(old.element_type, new.element_type, (*field_path, "element"))
-        case MapType(), MapType():
-            yield from _changes(old.key_type, new.key_type, (*field_path, "key"))
-            yield from _changes(old.value_type, new.value_type, (*field_path, "value"))
+        case (ArrayType(), ArrayType()) | (MapType(), MapType()):
+            for (step, one), (_, other) in zip(inner_types(old), inner_types(new), strict=True):
+                yield from _changes(one, other, (*field_path, step))
         case _ if is_atomic(old) and is_atomic(new) and old != new and can_widen(old, new):
             yield TypeChange(from_type=old, to_type=new, field_path=field_path)
 

@@ -1,7 +1,7 @@
 """Data types, fields and structs: the vocabulary of a table's schema.
 
-A type is a value; its JSON form is in `schema_json`.  Names compare ignoring case, as Spark's do,
-and keep the case they were given.  PROTOCOL.md, "Schema Serialization Format".
+Types are immutable values; `schema_json` has their JSON form.  Names compare ignoring case, as in
+Spark, and keep their case.  PROTOCOL.md, "Schema Serialization Format".
 
 >>> StructType((StructField("id", LONG, nullable=False),)).simple_string
 'struct<id:bigint>'
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 
 class DataType:
@@ -22,7 +22,7 @@ class DataType:
 
     @property
     def simple_string(self) -> str:
-        """The type as Spark's SQL spells it."""
+        """The type in Spark's SQL."""
         raise TypeError(f"{type(self).__name__} has no SQL spelling")
 
     def __str__(self) -> str:
@@ -73,14 +73,19 @@ TIMESTAMP = PrimitiveType("timestamp")
 TIMESTAMP_NTZ = PrimitiveType("timestamp_ntz")
 VOID = PrimitiveType("void")
 VARIANT = PrimitiveType("variant")
+INTEGER_TYPES = (BYTE, SHORT, INTEGER, LONG)
+NUMBER_TYPES = frozenset((*INTEGER_TYPES, FLOAT, DOUBLE))
+"""Numbers of a fixed width: decimals are not among them."""
+
+DATETIME_TYPES = frozenset((DATE, TIMESTAMP, TIMESTAMP_NTZ))
 
 CHAR_VARCHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark keeps, in a field's metadata, which CHAR(n) or VARCHAR(n) a string is."""
+"""Spark's key in a field's metadata for the CHAR(n) or VARCHAR(n) type of a string."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecimalType(DataType):
-    """A decimal of `precision` digits, `scale` of them behind the point."""
+    """A decimal of `precision` digits, `scale` of them after the decimal point."""
 
     precision: int
     scale: int
@@ -121,22 +126,17 @@ class MapType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """A named, typed place in a struct, with the metadata that features hang on it."""
+    """A named, typed field of a struct, with the metadata that features keep in it."""
 
     name: str
     data_type: DataType
     nullable: bool = True
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-    def with_metadata(self, **changes: Any) -> StructField:
-        """The same field with `changes` merged into its metadata; None takes a key out."""
-        return self.with_metadata_items(changes)
-
     def with_metadata_items(self, changes: Mapping[str, Any]) -> StructField:
-        """As `with_metadata`, for keys that are not Python names."""
+        """The same field with `changes` merged into its metadata; None removes a key."""
         merged = {**self.metadata, **changes}
-        gone = {key for key, value in changes.items() if value is None}
-        kept = {key: value for key, value in merged.items() if key not in gone}
+        kept = {key: merged[key] for key in merged if changes.get(key, "") is not None}
         return StructField(self.name, self.data_type, self.nullable, kept)
 
     def with_type(self, data_type: DataType) -> StructField:
@@ -183,10 +183,10 @@ class StructType(DataType):
         return self._by_lower_name.get(name.lower())
 
     def __getitem__(self, name: str) -> StructField:
-        found = self.get(name)
-        if found is None:
+        f = self.get(name)
+        if f is None:
             raise KeyError(name)
-        return found
+        return f
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name.lower() in self._by_lower_name
@@ -204,19 +204,17 @@ class StructType(DataType):
     def find(self, path: tuple[str, ...]) -> StructField | None:
         """The field at a path of struct names, ignoring case; None when there is none."""
         struct: DataType = self
-        found: StructField | None = None
+        f: StructField | None = None
         for name in path:
-            if not isinstance(struct, StructType):
+            f = struct.get(name) if isinstance(struct, StructType) else None
+            if f is None:
                 return None
-            found = struct.get(name)
-            if found is None:
-                return None
-            struct = found.data_type
-        return found
+            struct = f.data_type
+        return f
 
 
 def column_name(path: Sequence[str]) -> str:
-    """A path as one name, as Spark shows it: parts with a dot stand in backquotes.
+    """A path as one name, as in Spark's messages: parts with a dot are in backquotes.
 
     >>> column_name(("a", "b.c"))
     'a.`b.c`'
@@ -240,42 +238,68 @@ def type_name(data_type: DataType) -> str:
 
 
 def is_atomic(data_type: DataType) -> bool:
-    """Whether the type holds no other type."""
+    """Whether the type has no nested types."""
     return isinstance(data_type, PrimitiveType | DecimalType)
 
 
+def inner_types(data_type: DataType) -> Sequence[tuple[str, DataType]]:
+    """The types that `data_type` is made of, each with the step of a path that leads to it.
+
+    Steps into collections are spelled `element`, `key` and `value`, as the protocol does.
+    """
+    if isinstance(data_type, StructType):
+        return [(f.name, f.data_type) for f in data_type.fields]
+    if isinstance(data_type, ArrayType):
+        return (("element", data_type.element_type),)
+    if isinstance(data_type, MapType):
+        return (("key", data_type.key_type), ("value", data_type.value_type))
+    return ()
+
+
+@overload
+def map_fields(
+    data_type: StructType, change: Callable[[StructField], StructField]
+) -> StructType: ...
+@overload
+def map_fields(data_type: DataType, change: Callable[[StructField], StructField]) -> DataType: ...
 def map_fields(data_type: DataType, change: Callable[[StructField], StructField]) -> DataType:
-    """`data_type` with `change` applied to every struct field inside it, innermost first."""
+    """`data_type` with `change` applied to every struct field inside it, outermost first."""
     match data_type:
-        case StructType(fields=fields):
-            return StructType(
-                tuple(change(f.with_type(map_fields(f.data_type, change))) for f in fields)
-            )
-        case ArrayType(element_type=element, contains_null=contains_null):
+        case StructType(fields):
+            changed = map(change, fields)
+            return StructType(tuple(f.with_type(map_fields(f.data_type, change)) for f in changed))
+        case ArrayType(element, contains_null):
             return ArrayType(map_fields(element, change), contains_null)
-        case MapType(key_type=key, value_type=value, value_contains_null=contains_null):
+        case MapType(key, value, contains_null):
             return MapType(map_fields(key, change), map_fields(value, change), contains_null)
         case _:
             return data_type
 
 
-def walk_fields(
+def walk_types(
     data_type: DataType, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], DataType]]:
+    """`data_type` and every type inside it with its path, outermost first."""
+    yield path, data_type
+    for step, inner in inner_types(data_type):
+        if is_atomic(inner):  # most types are: no generator for each
+            yield (*path, step), inner
+        else:
+            yield from walk_types(inner, (*path, step))
+
+
+def walk_fields(
+    data_type: DataType, path: tuple[str, ...] = (), *, structs_only: bool = False
 ) -> Iterator[tuple[tuple[str, ...], StructField]]:
     """Every struct field below `data_type` with its path, outermost first.
 
-    Steps through collections are spelled `element`, `key` and `value`, as the protocol does.
+    With `structs_only`, those that are reached without going through an array or a map.
     """
-    match data_type:
-        case StructType(fields=fields):
-            for f in fields:
-                here = (*path, f.name)
-                yield here, f
-                yield from walk_fields(f.data_type, here)
-        case ArrayType(element_type=element):
-            yield from walk_fields(element, (*path, "element"))
-        case MapType(key_type=key, value_type=value):
-            yield from walk_fields(key, (*path, "key"))
-            yield from walk_fields(value, (*path, "value"))
-        case _:
-            return
+    if isinstance(data_type, StructType):
+        for f in data_type:
+            here = (*path, f.name)
+            yield here, f
+            yield from walk_fields(f.data_type, here, structs_only=structs_only)
+    elif not structs_only:
+        for step, inner in inner_types(data_type):
+            yield from walk_fields(inner, (*path, step))

@@ -1,1 +1,1 @@
-"""Which files and which rows a reader needs."""
+"""Plan scans, and read their rows as Arrow."""

@@ -1,10 +1,9 @@
-"""Where the files that a log names are, and whether they may be opened.
+"""Resolve the paths of a log to allowed locations of files, and load deletion vectors.
 
-A file inside of the table's root may.  One outside of it (a shallow clone has such) may only when
-it lies below the root of a store that the caller allows.  Nothing is opened here; whether a
-symbolic link leads out of the table is a question of its own, `check_links`, for readers that do
-not open files through a store.
-PROTOCOL.md, "Add File and Remove File".
+A file inside of the table's root may be opened.  One outside of it (as in a shallow clone) may only
+be opened if it is below the root of a store that the caller allows.  No data file is opened here.
+`check_links` finds symbolic links that lead out of the table, for readers that do not open files
+through a store.  PROTOCOL.md, "Add File and Remove File".
 
 >>> from pyspark_delta.kernel.storage.memory import MemoryStore
 >>> found = Locations(MemoryStore("clone")).resolve(pa.array(["p=1/a%20b.parquet"]))
@@ -20,19 +19,29 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.errors.table import UnsafePathError
+from pyspark_delta.errors import (
+    DataFileError,
+    DeletionVectorError,
+    FileMissingError,
+    UnsafePathError,
+)
+from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
+from pyspark_delta.kernel.protocol.deletion_vectors import (
+    DeletionVector,
+    locate,
+    read_deletion_vector,
+)
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
+from pyspark_delta.kernel.scan.arrow.types import one_array
 from pyspark_delta.kernel.storage.base import LINK_OUT, LogStore
 from pyspark_delta.kernel.storage.uris import redacted_uri, resolve_action_path
 
 LOCATION = "location"
 IS_ABSOLUTE = "isAbsolute"
-
 FEW_FILES = 1000
-"""So many files are looked at one by one, whoever reads them: that takes a few milliseconds."""
-
-# Anything that a path may need a closer look for: escapes, schemes, absolute paths, segments that
-# are empty or climb, and what could be one of these to another system.
+"""Up to this number, files are always checked one by one, which takes a few milliseconds."""
+# Paths that must be resolved one by one: with escapes, schemes, absolute paths, segments that
+# are empty or climb, and characters that mean one of these on another system.
 _SUSPICIOUS = r"[%:\\\x00]|(^|/)\.{0,2}(/|$)"
 _SUSPICIOUS_BYTES = (b"%", b":", b"\\", b"\0", b"//", b"./", b"/.")
 _SUSPICIOUS_PATHS = ("", ".", "..")
@@ -43,7 +52,7 @@ _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 
 class Locations:
-    """The places a scan may read: the table's own store, and others that the caller names."""
+    """The locations that a scan may read: the table's own store, and others given by the caller."""
 
     def __init__(self, table: LogStore, allowed: Sequence[LogStore] = ()) -> None:
         self.table = table
@@ -54,7 +63,7 @@ class Locations:
 
         A location is a decoded path below the table's root or, when absolute, a URI.
         """
-        column = _combined(paths)
+        column = one_array(paths)
         absolute = pa.repeat(pa.scalar(False), len(column))
         if _may_be_suspicious(column):
             suspicious = pc.match_substring_regex(column, _SUSPICIOUS)
@@ -67,11 +76,11 @@ class Locations:
         return pa.table({LOCATION: column, IS_ABSOLUTE: absolute})
 
     def open(self, path: str) -> tuple[LogStore, str]:
-        """The store that serves a path or URI of the log, and the path in that store."""
+        """The store for a path or URI of the log, and the path in that store."""
         return self.located(*self._resolved(path))
 
     def located(self, location: str, is_absolute: bool) -> tuple[LogStore, str]:
-        """As `open`, for a location that `resolve` gave."""
+        """As `open`, for a location that `resolve` returned."""
         if not is_absolute:
             if location.startswith(_IN_LOG):
                 raise self._refused(location, _WHY_NOT_IN_LOG)
@@ -85,12 +94,11 @@ class Locations:
         """UnsafePathError when a symbolic link leads to one of `files` from outside of its store.
 
         `files` has the columns of `resolve`.  Directories are always checked; the files in them
-        too where they are few, and where the caller needs `every_file`, which takes a listing of
-        each directory.
+        too where they are few, and with `every_file`, which costs a listing of each directory.
         """
         if not any(store.has_links for store in (self.table, *self._allowed)):
             return
-        locations, absolute = _combined(files[LOCATION]), _combined(files[IS_ABSOLUTE])
+        locations, absolute = one_array(files[LOCATION]), one_array(files[IS_ABSOLUTE])
         for is_absolute in (False, True):
             kept = pc.equal(absolute, is_absolute)
             names = locations if kept.true_count == len(kept) else locations.filter(kept)
@@ -100,7 +108,7 @@ class Locations:
                     raise self._refused(location, LINK_OUT)
 
     def _decisive(self, names: pa.Array, is_absolute: bool, every_file: bool) -> Iterator[str]:
-        """The locations whose links decide for all of `names`."""
+        """The locations to check for links, which suffice for all of `names`."""
         if len(names) <= FEW_FILES:
             yield from names.to_pylist()
             return
@@ -120,20 +128,20 @@ class Locations:
         """As `located`, for a directory too, and for the root of a store."""
         if not is_absolute:
             return self.table, location
-        # Behind a directory there is a name always, if only this one.
+        # A location ends with a file name: a placeholder for a directory.
         store, path = self.located(f"{location}/-", True)
         return store, path[:-2]
 
     def _all_resolved(self, paths: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Paths that need a look, resolved; one look serves all files of a directory."""
-        # With a slash in front there is a directory always, if only an empty one.
+        """Resolve paths that are not plain, once per directory."""
+        # With a slash in front every path has a directory, if only an empty one.
         slashed = pc.binary_join_element_wise("", paths, "/")
         parts = pc.split_pattern(slashed, "/", max_splits=1, reverse=True)
         directories = pc.list_element(parts, 0).dictionary_encode()
         resolved = pa.array(
             [self._inside(name[1:]) for name in directories.dictionary.to_pylist()], pa.string()
         )
-        # A plain name behind a directory inside of the table is inside of it as well.
+        # A plain name in a directory inside of the table is inside of it as well.
         names = pc.list_element(parts, 1)
         names = pc.if_else(pc.match_substring_regex(names, _SUSPICIOUS), None, names)
         joined = pc.binary_join_element_wise(resolved.take(directories.indices), names, "/")
@@ -147,7 +155,7 @@ class Locations:
         )
 
     def _inside(self, directory: str) -> str | None:
-        """The decoded path of a directory inside of the table; None when it needs more thought."""
+        """The decoded path of a directory inside of the table; None if that is not certain."""
         try:
             found = resolve_action_path(directory, self.table.root_uri)
         except UnsafePathError:
@@ -158,7 +166,7 @@ class Locations:
         try:
             found = resolve_action_path(path, self.table.root_uri)
         except UnsafePathError:
-            # A store of another kind may serve it, when the path itself names that kind.
+            # An allowed store of another scheme may have it, if the path has that scheme.
             served = self._served(path) if _HAS_SCHEME.match(path) else None
             if served is None:
                 raise
@@ -184,27 +192,61 @@ class Locations:
         )
 
 
+class VectorReader:
+    """Loads the deletion vectors of one scan: from the log, the table, or an allowed location.
+
+    Many vectors may share a file.  PROTOCOL.md, "Deletion Vectors".
+    """
+
+    def __init__(self, locations: Locations) -> None:
+        self._locations = locations
+        self._sizes: dict[str, int] = {}
+
+    def read(self, descriptor: DeletionVectorDescriptor) -> DeletionVector:
+        """The vector of `descriptor`.
+
+        DeletionVectorError when it contradicts the descriptor, DataFileError when its file is
+        missing, UnsafePathError when that is outside of the table and not allowed.
+        """
+        location = locate(descriptor)
+        if location.inline is not None:
+            return read_deletion_vector(descriptor)
+        if location.uri is None:
+            store, path = self._locations.located(location.path or "", False)
+        else:
+            store, path = self._locations.open(location.uri)
+        address = store.address(path)
+        try:
+            if address not in self._sizes:
+                self._sizes[address] = store.size(path)
+            return read_deletion_vector(
+                descriptor,
+                lambda _, start, length: store.read_range(path, start, length),
+                self._sizes[address],
+            )
+        except FileMissingError as error:
+            raise DataFileError("DELTA_FILE_NOT_FOUND", path=address) from error
+
+
+def descriptor_of(value: dict[str, object] | None) -> DeletionVectorDescriptor | None:
+    """The descriptor in a row of the log's `deletionVector` column; None for no vector."""
+    if value is None:
+        return None
+    known = {key: item for key, item in value.items() if item is not None}
+    try:
+        return DeletionVectorDescriptor.from_json_value(known)
+    except ValueError as error:
+        raise DeletionVectorError(
+            "DELTA_DELETION_VECTOR_INVALID_DESCRIPTOR", reason=error
+        ) from None
+
+
 def _may_be_suspicious(paths: pa.Array) -> bool:
-    # One look at the bytes of all paths is much faster than one at each.
+    # One search in the bytes of all paths is much faster than one in each.
     text = paths.buffers()[2]
     content = b"" if text is None else text.to_pybytes()
     if any(mark in content for mark in _SUSPICIOUS_BYTES):
         return True
-    return any(
-        pc.any(found).as_py()
-        for found in (
-            pc.starts_with(paths, "/"),
-            pc.ends_with(paths, "/"),
-            pc.is_in(paths, value_set=pa.array(_SUSPICIOUS_PATHS, pa.string())),
-        )
-    )
-
-
-def _combined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    combined = column.combine_chunks()
-    # Beyond 2 GB of text Arrow keeps chunks, which no list of files has to be.
-    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+    at_edge = pc.or_(pc.starts_with(paths, "/"), pc.ends_with(paths, "/"))
+    whole = pc.is_in(paths, value_set=pa.array(_SUSPICIOUS_PATHS, pa.string()))
+    return bool(pc.any(pc.or_(at_edge, whole)).as_py())

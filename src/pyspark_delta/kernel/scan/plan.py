@@ -1,7 +1,7 @@
-"""`ScanPlan`: which files a read of a table needs, what of them, and what that read depends on.
+"""`ScanPlan`: the files that a read of a table needs, their columns, and the filter to apply.
 
-Files go by partition values and statistics; what is left is exact: every file that may hold a
-wanted row, its deletion vector, and where it is.  Nothing but the log is read.
+Files are pruned by partition values and skipped by statistics; the plan has every other file with
+its deletion vector and location.  Nothing but the log is read.
 PROTOCOL.md, "Reader Version Requirements", "Per-file Statistics".
 """
 
@@ -14,33 +14,26 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.errors.table import CorruptLogError, DeletionVectorError, SchemaError
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA
+from pyspark_delta.errors import CorruptLogError, DeletionVectorError, SchemaError
+from pyspark_delta.kernel.log.frames.file_actions import ADD_SCHEMA
 from pyspark_delta.kernel.log.replay import FileState
-from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.log.table_files import TableFiles
 from pyspark_delta.kernel.protocol.actions import Metadata
-from pyspark_delta.kernel.protocol.column_mapping import (
-    MODE_KEY,
-    ColumnMappingMode,
-    physical_name,
-    physical_schema,
-)
+from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY, ColumnMappingMode, physical_name
 from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.protocol.type_widening import check_type_changes
 from pyspark_delta.kernel.protocol.types import StructField, StructType
-from pyspark_delta.kernel.scan.binding import BoundPredicate, bind
-from pyspark_delta.kernel.scan.literals import zone_named
 from pyspark_delta.kernel.scan.locations import Locations
-from pyspark_delta.kernel.scan.partitions import partition_columns_table, typed_partitions
-from pyspark_delta.kernel.scan.predicate_sql import parse_predicate
-from pyspark_delta.kernel.scan.predicates import (
-    TRUE,
-    Predicate,
-    columns_of,
+from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate, bind
+from pyspark_delta.kernel.scan.predicates.literals import zone_named
+from pyspark_delta.kernel.scan.predicates.sql import parse_predicate
+from pyspark_delta.kernel.scan.predicates.tree import TRUE, Predicate, columns_of
+from pyspark_delta.kernel.scan.skipping.files import (
+    partition_columns_table,
+    skipping_mask,
+    typed_partitions,
 )
-from pyspark_delta.kernel.scan.skipping import skipping_mask
-from pyspark_delta.kernel.scan.stats_cache import parsed_stats
-from pyspark_delta.kernel.scan.stats_columns import stats_leaves
+from pyspark_delta.kernel.scan.skipping.stats_table import parsed_stats, stats_leaves
 from pyspark_delta.kernel.storage.base import LogStore
 
 PLANNED_COLUMNS = (
@@ -52,7 +45,7 @@ PLANNED_COLUMNS = (
     "baseRowId",
     "defaultRowCommitVersion",
 )
-"""What a plan tells of a file, as the log has it; `location` and `isAbsolute` come behind."""
+"""A plan's columns of a file from the log; `location` and `isAbsolute` follow them."""
 
 T = TypeVar("T")
 _TYPE_WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
@@ -60,19 +53,19 @@ _TYPE_WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """One read of one version.
+    """The plan of one read of one version.
 
     `files` has `PLANNED_COLUMNS`, `location` (a decoded path below the table's root, or a URI) and
     `isAbsolute` (which of the two).  `filter` is the whole condition, bound to the table's types;
-    `partition_filter` holds for every row of `files` already, `data_filter` is left to apply.
+    `partition_filter` holds for every row of `files`, `data_filter` has to be applied.
     """
 
     version: int
     metadata: Metadata
     schema: StructType
-    """The columns that were asked for, in that order, under logical names."""
+    """The requested columns, in their order, under logical names."""
     data_schema: StructType
-    """What has to be read of the files: these columns and those of `data_filter`."""
+    """The columns to read from the files: the requested ones and those of `data_filter`."""
     partition_schema: StructType
     """The partition columns among them; their values come from the log, never from a file."""
     filter: BoundPredicate
@@ -80,9 +73,9 @@ class ScanPlan:
     data_filter: BoundPredicate
     files: pa.Table
     num_files: int
-    """How many files the version has; `files` are those of them that are read."""
+    """The number of files of the version; `files` are those to read."""
     time_zone: str
-    """That of days in the filter, and of partition values that do not say theirs."""
+    """The zone of days in the filter, and of partition values without a zone."""
 
     @property
     def partitions(self) -> pa.Table:
@@ -93,37 +86,33 @@ class ScanPlan:
 
     @property
     def mode(self) -> ColumnMappingMode:
-        """How columns are found in the files."""
+        """The column mapping mode, by which columns are found in the files."""
         return mapping_mode(self.metadata)
-
-    @property
-    def physical_schema(self) -> StructType:
-        """`data_schema` under the names that the files have, ids in the fields' metadata."""
-        return physical_schema(self.data_schema, self.mode)
 
 
 def plan_scan(
-    snapshot: Snapshot,
+    snapshot: TableFiles,
     columns: Iterable[str] | None = None,
     filter: str | Predicate | BoundPredicate | None = None,
     *,
     allowed_roots: Sequence[LogStore] = (),
     time_zone: str = "UTC",
+    by_stats: bool = True,
 ) -> ScanPlan:
-    """How to read `columns` (all without any) of the rows for which `filter` is true.
+    """Plan a read of `columns` (by default all) of the rows for which `filter` is true.
 
-    A filter in text is SQL and must be understood; in a tree `Unknown` parts rule no file out, and
-    are left in `data_filter`.  Files outside of the table are refused unless they are below one
-    of `allowed_roots`.  `time_zone` is where the filter's days begin, and where partition values
-    were written that are timestamps and do not say so.
+    A filter in text is SQL and must parse; in a tree `Unknown` parts exclude no file, and are left
+    in `data_filter`.  Files outside of the table raise unless they are below one of
+    `allowed_roots`.  `time_zone` is the zone of days in the filter, and of timestamps without a
+    zone among partition values.  Without `by_stats` only partition values exclude files.
     """
     metadata = snapshot.metadata
     _check_schema(snapshot)
-    schema = _asked_columns(metadata.schema, columns)
+    schema = _requested_columns(metadata.schema, columns)
     predicate = bound_filter(filter, metadata.schema, time_zone=time_zone)
     partition_filter, data_filter = predicate.split(metadata.partition_columns)
     wanted = {f.name for f in schema} | {path[0] for path in columns_of(data_filter.predicate)}
-    files = select_files(snapshot, predicate, PLANNED_COLUMNS)
+    files = select_files(snapshot, predicate, PLANNED_COLUMNS, by_stats=by_stats)
     _check_vectors(snapshot, files)
     located = Locations(snapshot.store, allowed_roots).resolve(files.column("path"))
     for name in located.schema.names:
@@ -144,20 +133,22 @@ def plan_scan(
 
 
 def select_files(
-    snapshot: Snapshot,
+    snapshot: TableFiles,
     predicate: Predicate | BoundPredicate,
     columns: Sequence[str] = tuple(ADD_SCHEMA.names),
     *,
     time_zone: str = "UTC",
+    by_stats: bool = True,
 ) -> pa.Table:
-    """The live files that may hold a row for which `predicate` is true, with the add columns named.
+    """The live files that may hold a row for which `predicate` is true, with the given add columns.
 
-    What does not fit the table's names and types, and `Unknown` parts, rule no file out.
+    Parts with unknown names or incompatible types, and `Unknown` parts, exclude no file; without
+    `by_stats` only partition values do.
     """
     metadata = snapshot.metadata
     if isinstance(predicate, Predicate):
         predicate = bind(predicate, metadata.schema, time_zone=time_zone, lenient=True)
-    bound = predicate
+    bound = predicate if by_stats else predicate.split(metadata.partition_columns)[0]
     if bound.is_true:
         return snapshot.files_with(columns)
     return of_files(
@@ -168,31 +159,31 @@ def select_files(
 
 
 def chosen_adds(
-    snapshot: Snapshot, columns: Sequence[str], choose: Callable[[pa.Table], pa.BooleanArray]
+    snapshot: TableFiles, columns: Sequence[str], choose: Callable[[pa.Table], pa.BooleanArray]
 ) -> pa.Table:
-    """The live files for which `choose` is true of these columns, with all that an add says."""
+    """The live files for which `choose` is true of these columns, as complete add actions."""
     names = ADD_SCHEMA.names
     return of_files(snapshot, columns, lambda files, state: state.complete(names, choose(files)))
 
 
 def of_files(
-    snapshot: Snapshot, columns: Sequence[str], make: Callable[[pa.Table, FileState], T]
+    snapshot: TableFiles, columns: Sequence[str], make: Callable[[pa.Table, FileState], T]
 ) -> T:
-    """What `make` makes of all live files and of the state that they are of, row by row.
+    """The result of `make` for all live files and their state, with a value for each row.
 
-    When it meets a broken checkpoint that can be left aside, it is called again.
+    `make` is called again after a broken checkpoint that an older one can replace.
     """
     while True:
         state = snapshot.file_state
         files = snapshot.files_with(columns)
         if snapshot.file_state is not state:
-            continue  # a broken checkpoint was left aside, and with it the order of the files
+            continue  # a broken checkpoint was replaced, and with it the order of the files
         try:
             return make(files, state)
         except CorruptLogError as error:
             if error.condition != "DELTA_MALFORMED_CHECKPOINT":
                 raise
-            snapshot.files_with(["stats"])  # leaves the checkpoint aside, if it can
+            snapshot.files_with(["stats"])  # skips the checkpoint, if it can
             if snapshot.file_state is state:
                 raise
 
@@ -200,7 +191,7 @@ def of_files(
 def _mask(
     files: pa.Table, state: FileState, metadata: Metadata, predicate: BoundPredicate
 ) -> pa.BooleanArray:
-    """Which of `files`, which are all of `state`, `predicate` does not rule out."""
+    """Whether `predicate` may select rows of each of `files`, which are all files of `state`."""
     partition_part, data_part = predicate.split(metadata.partition_columns)
     partitions = None
     if metadata.partition_columns:
@@ -218,29 +209,25 @@ def _mask(
 
 
 def bound_filter(
-    filter: str | Predicate | BoundPredicate | None,
-    schema: StructType,
-    *,
-    time_zone: str = "UTC",
+    filter: str | Predicate | BoundPredicate | None, schema: StructType, *, time_zone: str = "UTC"
 ) -> BoundPredicate:
-    """A filter with the names and types of `schema`; TRUE for none, a bound one as it is.
+    """A filter bound to `schema`; TRUE for none; a bound one is returned unchanged.
 
-    InvalidPredicateError when it cannot be understood, or names a column that is not there.
+    InvalidPredicateError when it cannot be parsed, or names an unknown column.
     """
     if isinstance(filter, BoundPredicate):
         return filter
-    if filter is None:
-        filter = TRUE
-    predicate = parse_predicate(filter, time_zone=time_zone) if isinstance(filter, str) else filter
-    return bind(predicate, schema, time_zone=time_zone)
+    if isinstance(filter, str):
+        filter = parse_predicate(filter, time_zone=time_zone)
+    return bind(filter or TRUE, schema, time_zone=time_zone)
 
 
 def mapping_mode(metadata: Metadata) -> ColumnMappingMode:
-    """The column mapping mode that a table's properties set."""
+    """The column mapping mode in a table's properties."""
     return ColumnMappingMode.parse(metadata.configuration.get(MODE_KEY))
 
 
-def _check_schema(snapshot: Snapshot) -> None:
+def _check_schema(snapshot: TableFiles) -> None:
     schema = snapshot.metadata.schema
     if not len(schema):
         raise SchemaError("DELTA_READ_TABLE_WITHOUT_COLUMNS", tableName=snapshot.store.root_uri)
@@ -259,7 +246,7 @@ def _check_schema(snapshot: Snapshot) -> None:
         check_type_changes(schema)
 
 
-def _asked_columns(schema: StructType, columns: Iterable[str] | None) -> StructType:
+def _requested_columns(schema: StructType, columns: Iterable[str] | None) -> StructType:
     if columns is None:
         return schema
     if isinstance(columns, str):
@@ -281,7 +268,7 @@ def _among(schema: StructType, names: set[str]) -> StructType:
     return StructType(tuple(f for f in schema if f.name in names))
 
 
-def _check_vectors(snapshot: Snapshot, files: pa.Table) -> None:
+def _check_vectors(snapshot: TableFiles, files: pa.Table) -> None:
     vectors = files.column("deletionVector")
     if vectors.null_count == len(vectors):
         return

@@ -1,42 +1,44 @@
-"""`LogStore`: what a Delta table asks of the storage it stands on.
+"""`LogStore`: the contract of the storage under a Delta table.
 
 Paths are text relative to the store's root, which is the table's root: decoded, separated by
-`/`, as in `_delta_log/00000000000000000000.json`.  Nothing here knows what the files mean.
-PROTOCOL.md, "Delta Log Entries", is why `create` must have one winner.
+`/`, as in `_delta_log/00000000000000000000.json`.  Stores do not interpret the files.
+PROTOCOL.md, "Delta Log Entries", is the reason why `create` must have one winner.
 """
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from pyspark_delta.errors.storage import FileMissingError
-from pyspark_delta.kernel.storage.range_file import RangeFile
-from pyspark_delta.kernel.storage.relative import check_relative
-from pyspark_delta.kernel.storage.uris import child_uri
+from pyspark_delta.errors import FileMissingError, StorageError
+from pyspark_delta.kernel.storage.uris import check_relative, child_uri
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 LINK_OUT = "a symbolic link on it leads out of the table"
-"""Why a path is not opened whose links are not those of the table."""
+"""The reason for not opening a path with links that lead out of the table."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileInfo:
-    """What a listing knows about a file, so that callers need not ask again."""
+    """The facts about a file in a listing, which spare callers another request."""
 
     path: str  # relative to the store's root, decoded
     size: int
     modified_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListedDirectory:
     """A directory of a tree and the files in it; "" is the root.
 
-    `has_others` says that something is in it which is neither a file nor a directory to be listed.
+    `has_others` is true if it contains anything besides files and directories of the listing.
     """
 
     path: str
@@ -45,7 +47,7 @@ class ListedDirectory:
 
 
 class LogStore(ABC):
-    """The storage under one table.  Seven promises, which everything above relies on:
+    """The storage under one table.  All other code relies on seven promises:
 
     1. Whole files: a path is listed and readable only once all of its bytes are.
     2. One winner: of any number of `create` calls for one path, in any processes, exactly one
@@ -62,10 +64,10 @@ class LogStore(ABC):
     """
 
     probes_cheaply: ClassVar[bool] = True
-    """Is asking for one file that may be absent cheaper than a listing?"""
+    """Whether a request for one file that may be absent is cheaper than a listing."""
 
     has_links: ClassVar[bool] = False
-    """May a name be a symbolic link?"""
+    """Whether a name may be a symbolic link."""
 
     @property
     @abstractmethod
@@ -81,7 +83,7 @@ class LogStore(ABC):
         """Exactly `length` bytes from `start`; StorageError when the file ends before."""
 
     def read_many(self, paths: Sequence[str]) -> list[bytes]:
-        """The bytes of each file, in the order asked for, at once where the store gains by it."""
+        """The bytes of each file, in the given order, read concurrently where that is faster."""
         return [self.read(path) for path in paths]
 
     def size(self, path: str) -> int:
@@ -93,7 +95,7 @@ class LogStore(ABC):
         """Size and time of the last change; FileMissingError when there is no such file."""
 
     def exists(self, path: str) -> bool:
-        """Is there a file (not a directory) of that name?"""
+        """Whether there is a file (not a directory) of that name."""
         try:
             self.stat(path)
         except FileMissingError:
@@ -102,7 +104,7 @@ class LogStore(ABC):
 
     @abstractmethod
     def list_from(self, start: str) -> list[FileInfo]:
-        """The files beside `start` whose name is not less than its name, sorted by name.
+        """The files in the directory of `start` from its name on (included), sorted by name.
 
         Directories are left out; an absent directory has no files.  `start` may end in `/`
         (every file of that directory) or be empty (every file of the root).
@@ -113,11 +115,11 @@ class LogStore(ABC):
         """Every file under the directory `prefix`, in any order, following no symbolic link."""
 
     def contains(self, path: str) -> bool:
-        """Does `path` stay inside the root once its symbolic links are followed?"""
+        """Whether `path` stays inside the root once its symbolic links are followed."""
         return True
 
     def has_link_in(self, directory: str) -> bool:
-        """Is any name directly in `directory` ("" for the root) a symbolic link?"""
+        """Whether any name directly in `directory` ("" for the root) is a symbolic link."""
         return False
 
     def list_tree(
@@ -125,10 +127,10 @@ class LogStore(ABC):
     ) -> Iterator[ListedDirectory]:
         """Every directory below the root, in any order, following no symbolic link.
 
-        A name for which `is_hidden` is true is passed over, and all that is below it.  A store
-        without directories has those that its files spell.  `splits` are paths, there or not,
-        between which there are about as many files: a store that lists in order may list from all
-        of them at once.
+        A name for which `is_hidden` is true is skipped, and all that is below it.  In a store
+        without directories, they are those in the paths of files.  `splits` are paths, existing or
+        not, that divide the files into about equal parts: a store that lists in order may list
+        these parts concurrently.
         """
         return by_directory(self.list_recursive(""), is_hidden)
 
@@ -149,15 +151,15 @@ class LogStore(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Remove a file; that it is absent already is no error."""
+        """Remove a file; an absent file is not an error."""
 
     def delete_many(self, paths: Sequence[str]) -> None:
-        """Remove several files; the order in which they go is not defined."""
+        """Remove several files, in no defined order."""
         for path in paths:
             self.delete(path)
 
     def delete_directory(self, path: str) -> bool:
-        """Remove a directory if it is empty; whether it went, where the store has directories."""
+        """Remove a directory if it is empty, where the store has them; returns whether it did."""
         check_relative(path, self.root_uri)
         return False
 
@@ -173,28 +175,90 @@ class LogStore(ABC):
         """The absolute URI of a path, for messages and for other engines."""
         return child_uri(self.root_uri, path)
 
+    def _error(self, operation: str, path: str, reason: str) -> StorageError:
+        return StorageError(operation=operation, path=self.address(path), reason=reason)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.root_uri!r})"
+
+
+class RangeFile(io.RawIOBase):
+    """A stored file of `size` bytes for readers with random access, such as Parquet's.
+
+    Every read is one range request; nothing is cached, because pyarrow already requests whole
+    column chunks.
+
+    >>> file = RangeFile(lambda path, start, length: b"abcdef"[start : start + length], "x", 6)
+    >>> file.seek(4), file.read()
+    (4, b'ef')
+    """
+
+    def __init__(self, read_range: Callable[[str, int, int], bytes], path: str, size: int) -> None:
+        super().__init__()
+        self._read_range = read_range
+        self._path = path
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def size(self) -> int:
+        """The file's length; pyarrow calls this method."""
+        return self._size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        left = max(0, self._size - self._position)
+        length = left if size is None or size < 0 else min(size, left)
+        if length == 0:
+            return b""
+        data = self._read_range(self._path, self._position, length)
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        return self.read(-1)
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
 
 
 def by_directory(
     infos: Iterable[FileInfo], is_hidden: Callable[[str], bool]
 ) -> Iterator[ListedDirectory]:
-    """The files that no hidden name leads to, by the directories that their paths spell.
+    """The files without a hidden name in their paths, by directory.
 
-    None of these is empty: something is in it, if only hidden.
+    No directory is empty: each contains something, if only hidden files.
     """
     files: dict[str, list[FileInfo] | None] = {"": []}  # None: hidden
 
-    def found(directory: str) -> list[FileInfo] | None:
+    def files_in(directory: str) -> list[FileInfo] | None:
         if directory not in files:
             above, _, name = directory.rpartition("/")
-            files[directory] = None if is_hidden(name) or found(above) is None else []
+            files[directory] = None if is_hidden(name) or files_in(above) is None else []
         return files[directory]
 
     for info in infos:
         directory, _, name = info.path.rpartition("/")
-        visible = found(directory)
+        visible = files_in(directory)
         if visible is not None and not is_hidden(name):
             visible.append(info)
-    return (ListedDirectory(path, here, True) for path, here in files.items() if here is not None)
+    return (
+        ListedDirectory(path=path, files=here, has_others=True)
+        for path, here in files.items()
+        if here is not None
+    )

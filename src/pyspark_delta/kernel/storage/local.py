@@ -1,8 +1,8 @@
 """`LocalStore`: a table on a POSIX file system.
 
-A new file is written under a hidden name beside its own, made durable, and then given its name by
-link(2), which fails when the name is taken: no moment shows a part of a file, and of two processes
-one wins.  A process killed in between leaves only the hidden file, which no listing shows.
+A new file is written under a hidden name in its directory, made durable, and then published by
+link(2), which fails when the name is taken: no reader sees a part of a file, and of two processes
+one wins.  A process killed in between leaves only the hidden file, which no listing returns.
 
 >>> LocalStore("/tmp/a b").root_uri
 'file:///tmp/a%20b'
@@ -22,21 +22,25 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from pyspark_delta.errors.storage import (
+from pyspark_delta.errors import (
     FileAlreadyExistsError,
     FileMissingError,
     NothingWrittenError,
     StorageError,
     StorageRefusedError,
+    UnsafePathError,
 )
-from pyspark_delta.errors.table import UnsafePathError
 from pyspark_delta.kernel.storage.base import LINK_OUT, FileInfo, ListedDirectory, LogStore
 from pyspark_delta.kernel.storage.publish import publish
-from pyspark_delta.kernel.storage.relative import check_directory, check_relative, split_start
-from pyspark_delta.kernel.storage.uris import absolute_uri
+from pyspark_delta.kernel.storage.uris import (
+    absolute_uri,
+    check_directory,
+    check_relative,
+    split_start,
+)
 
 STAGING_PREFIX = ".delta-staging-"
-"""How the name of an unfinished file begins."""
+"""The prefix of names of unfinished files."""
 
 _LOG_DIRECTORY = "_delta_log"
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -56,11 +60,11 @@ REFUSALS = frozenset(
         errno.EROFS,
     }
 )
-"""The operating system's answers to a write that it does not do, now or later."""
+"""Error numbers of the operating system for writes that no retry helps."""
 
 
 class _Step(Enum):
-    """Where a write is: what a failure means for the file hangs on it."""
+    """The step of a write, which determines what a failure means for the file."""
 
     BEFORE = "its bytes are written under a hidden name"
     PUBLISH = "it is given its name"
@@ -73,8 +77,8 @@ class LocalStore(LogStore):
     `fsync` makes a finished write survive a power cut, at the price of a disk flush for the file
     and one for its directory; without it a write survives the death of the process only.
 
-    A path that crosses a symbolic link out of the root is refused, `_delta_log` among them; only
-    the files directly in `_delta_log/` may be links.
+    A path that crosses a symbolic link out of the root raises, also if `_delta_log` is the link;
+    only the files directly in `_delta_log/` may be links.
     """
 
     has_links = True
@@ -92,23 +96,21 @@ class LocalStore(LogStore):
 
     @property
     def root_path(self) -> str:
-        """The root as the operating system spells it."""
+        """The root as a path of the operating system."""
         return self._root
 
     def has_root(self) -> bool:
-        """Is the root there, and a directory?"""
+        """Whether the root exists and is a directory."""
         return os.path.isdir(self._root)
 
     def read(self, path: str) -> bytes:
-        """See LogStore."""
         with self._translated("read", path), _open_regular(self._readable(path)) as file:
             return file.readall()
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """See LogStore."""
         with self._translated("read", path), _open_regular(self._readable(path)) as file:
             size = os.fstat(file.fileno()).st_size
-            # Asked before reading, so that a length from a damaged log allocates nothing.
+            # Checked before reading, so that a length from a damaged log allocates nothing.
             if start < 0 or length < 0 or start + length > size:
                 reason = f"bytes {start} to {start + length} of a file of {size}"
                 raise self._error("read", path, reason)
@@ -119,15 +121,13 @@ class LocalStore(LogStore):
         return data
 
     def stat(self, path: str) -> FileInfo:
-        """See LogStore."""
         with self._translated("stat", path):
-            found = os.stat(self._readable(path))
-            if not stat.S_ISREG(found.st_mode):
+            status = os.stat(self._readable(path))
+            if not stat.S_ISREG(status.st_mode):
                 raise IsADirectoryError
-        return FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
+        return _info(path, status)
 
     def exists(self, path: str) -> bool:
-        """See LogStore."""
         with self._translated("stat", path):
             try:
                 return stat.S_ISREG(os.stat(self._readable(path)).st_mode)
@@ -135,7 +135,6 @@ class LocalStore(LogStore):
                 return False
 
     def list_from(self, start: str) -> list[FileInfo]:
-        """See LogStore."""
         directory, least = split_start(start, self._root_uri)
         prefix = f"{directory}/" if directory else ""
         infos = []
@@ -151,14 +150,13 @@ class LocalStore(LogStore):
                         continue
                     try:
                         if entry.is_file():
-                            infos.append(_info(prefix + name, entry))
-                    except FileNotFoundError:  # it went while we looked
+                            infos.append(_info(prefix + name, entry.stat()))
+                    except FileNotFoundError:  # deleted meanwhile
                         continue
         infos.sort(key=lambda info: info.path)
         return infos
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
-        """See LogStore."""
         directory = check_directory(prefix, self._root_uri)
         if directory and self.crosses_link(directory):
             return
@@ -179,7 +177,7 @@ class LocalStore(LogStore):
                     if entry.name.startswith(STAGING_PREFIX):
                         continue
                     try:
-                        info = _info(path, entry)
+                        info = _info(path, entry.stat())
                     except FileNotFoundError:
                         continue
                     yield info
@@ -187,7 +185,6 @@ class LocalStore(LogStore):
     def list_tree(
         self, is_hidden: Callable[[str], bool], splits: Sequence[str] = ()
     ) -> Iterator[ListedDirectory]:
-        """See LogStore."""
         pending = [""]
         while pending:
             relative = pending.pop()
@@ -203,8 +200,8 @@ class LocalStore(LogStore):
                             pending.append(f"{relative}{name}/")
                         elif entry.is_file(follow_symlinks=False):
                             try:
-                                files.append(_info(relative + name, entry))
-                            except FileNotFoundError:  # it went while we looked
+                                files.append(_info(relative + name, entry.stat()))
+                            except FileNotFoundError:  # deleted meanwhile
                                 continue
                         else:
                             has_others = True
@@ -213,14 +210,12 @@ class LocalStore(LogStore):
             except OSError as error:  # not `_translated`: there are thousands of directories
                 reason = error.strerror or str(error)
                 raise self._error("list", relative[:-1] or ".", reason) from error
-            yield ListedDirectory(relative[:-1], files, has_others)
+            yield ListedDirectory(path=relative[:-1], files=files, has_others=has_others)
 
     def create(self, path: str, data: bytes) -> None:
-        """See LogStore."""
         self.create_from(path, (data,))
 
     def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
-        """See LogStore."""
         final = self._writable(path)
         if os.path.lexists(final):  # the loser of a race need not write its file first
             raise FileAlreadyExistsError(path=self.address(path))
@@ -231,21 +226,18 @@ class LocalStore(LogStore):
                 raise FileAlreadyExistsError(path=self.address(path)) from None
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """See LogStore."""
         final = self._writable(path)
         with self._staged("overwrite", path, final, (data,)) as staged:
             _unlink_checksum(final)  # Hadoop would refuse the new bytes
             os.replace(staged, final)
 
     def delete(self, path: str) -> None:
-        """See LogStore."""
         with self._translated("delete", path), suppress(FileNotFoundError, NotADirectoryError):
             final = self._writable(path)
             os.unlink(final)
             _unlink_checksum(final)
 
     def delete_directory(self, path: str) -> bool:
-        """See LogStore."""
         with self._translated("delete", path):
             try:
                 os.rmdir(self._writable(path))
@@ -256,25 +248,23 @@ class LocalStore(LogStore):
         return True
 
     def make_directory(self, path: str) -> None:
-        """See LogStore."""
         with self._translated("make directory", path):
             self._make_directories(self._writable(path))
 
     def arrow_file(self, path: str) -> Any:
-        """See LogStore.  Not a memory map: a file cut short under one kills the process."""
+        # Not a memory map: a file cut short under one kills the process.
         self.stat(path)
         with self._translated("read", path):
             return pa.OSFile(self._prefix + path, "r")
 
     def contains(self, path: str) -> bool:
-        """See LogStore."""
         if not self.crosses_link(path):
             return True
         real_root = os.path.realpath(self._root)
         return os.path.realpath(self._prefix + path).startswith(real_root.rstrip("/") + "/")
 
     def has_link_in(self, directory: str) -> bool:
-        """See LogStore.  A listing tells links from files without a look at each."""
+        # A listing has the kind of each name, without a request for each.
         with self._translated("list", directory or "."):
             try:
                 with os.scandir(self._prefix + directory) as entries:
@@ -283,7 +273,7 @@ class LocalStore(LogStore):
                 return False
 
     def crosses_link(self, path: str) -> bool:
-        """Is a part of `path` below the root, or its end, a symbolic link?"""
+        """Whether a part of `path` below the root, or its end, is a symbolic link."""
         current = self._prefix[:-1]
         for segment in path.split("/"):
             current = f"{current}/{segment}"
@@ -291,7 +281,7 @@ class LocalStore(LogStore):
                 if stat.S_ISLNK(os.lstat(current).st_mode):
                     return True
             except OSError:
-                return False  # nothing there, so no link either
+                return False  # nothing exists there, so no link either
         return False
 
     def _readable(self, path: str) -> str:
@@ -318,14 +308,14 @@ class LocalStore(LogStore):
     def _staged(
         self, operation: str, path: str, final: str, chunks: Iterable[bytes]
     ) -> Iterator[str]:
-        """A hidden file with the bytes of `chunks`, to be given its name; gone afterwards."""
+        """A hidden file with the bytes of `chunks`, for publishing; deleted afterwards."""
         directory = os.path.dirname(final)
         staged = f"{directory}/{STAGING_PREFIX}{os.getpid()}-{uuid4().hex}"
         with self._translated(operation, path, step=_Step.BEFORE):
             handle, is_new = self._open_new(staged, directory)
         try:
             try:
-                for chunk in chunks:  # what the iterator raises is the caller's own
+                for chunk in chunks:  # an exception of the iterator is the caller's
                     with self._translated(operation, path, step=_Step.BEFORE):
                         _write_all(handle, chunk)
                 with self._translated(operation, path, step=_Step.BEFORE):
@@ -336,7 +326,7 @@ class LocalStore(LogStore):
             with self._translated(operation, path, step=_Step.PUBLISH):
                 yield staged
         finally:
-            with suppress(OSError):  # it has its name, or is hidden
+            with suppress(OSError):  # it is published, or hidden
                 os.unlink(staged)
             if is_new:
                 with suppress(OSError):  # it is empty only when the write failed
@@ -345,7 +335,7 @@ class LocalStore(LogStore):
             self._sync_directory(directory)
 
     def _open_new(self, staged: str, directory: str) -> tuple[int, bool]:
-        """A new file, and whether its directory had to be made."""
+        """A new file, and whether its directory was created."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             return os.open(staged, flags, 0o666), False
@@ -379,7 +369,7 @@ class LocalStore(LogStore):
     def _translated(
         self, operation: str, path: str, *, step: _Step | None = None
     ) -> Iterator[None]:
-        """Raise our errors for the operating system's; `step` is where a write is."""
+        """Translate errors of the operating system; `step` is the step of a write."""
         try:
             yield
         except StorageError:
@@ -396,26 +386,23 @@ class LocalStore(LogStore):
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise kind(operation=operation, path=self.address(path), reason=reason) from error
 
-    def _error(self, operation: str, path: str, reason: str) -> StorageError:
-        return StorageError(operation=operation, path=self.address(path), reason=reason)
-
 
 def _unlink_checksum(final: str) -> None:
-    """Remove what Hadoop may keep beside a local file: the checksum of its bytes."""
-    folder, name = os.path.split(final)
+    """Remove the checksum file that Hadoop may keep beside a local file."""
+    directory, name = os.path.split(final)
     with suppress(FileNotFoundError):
-        os.unlink(os.path.join(folder, f".{name}.crc"))
+        os.unlink(f"{directory}/.{name}.crc")
 
 
 def _is_log_file(path: str) -> bool:
-    # The log's own files are named by the reader, not by the table, and are opened by the thousand.
-    # Whether their directory is the table's own is checked where it is listed or written to.
+    # The reader, not the table, determines the names of log files, and opens thousands of them.
+    # Listing or writing their directory checks that it is the table's own.
     directory, slash, name = path.partition("/")
     return directory == _LOG_DIRECTORY and bool(slash) and "/" not in name
 
 
 def _open_regular(full: str) -> io.FileIO:
-    """Open a file and nothing else: a pipe of that name would block for ever."""
+    """Open a regular file and nothing else: a pipe of that name would block for ever."""
     handle = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -423,9 +410,8 @@ def _open_regular(full: str) -> io.FileIO:
     return io.FileIO(handle, "r")
 
 
-def _info(path: str, entry: os.DirEntry[str]) -> FileInfo:
-    found = entry.stat()
-    return FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
+def _info(path: str, status: os.stat_result) -> FileInfo:
+    return FileInfo(path=path, size=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
 
 
 def _write_all(handle: int, data: bytes) -> None:

@@ -1,6 +1,6 @@
 """`MemoryStore`: a table in a dictionary, for tests and for trying things out.
 
-Stores of one name share their files within a process; another process sees none of them.
+Stores of one name share their files within a process; other processes do not see them.
 
 >>> store = MemoryStore("a name")
 >>> store.create("_delta_log/00000000000000000000.json", b"{}")
@@ -10,7 +10,6 @@ b'{}'
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from typing import Any, NamedTuple
@@ -19,15 +18,23 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from pyspark_delta.errors.storage import FileAlreadyExistsError, FileMissingError, StorageError
+from pyspark_delta.errors import FileAlreadyExistsError, FileMissingError
+from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
-from pyspark_delta.kernel.storage.relative import check_directory, check_relative, split_start
-from pyspark_delta.kernel.storage.uris import absolute_uri
+from pyspark_delta.kernel.storage.uris import (
+    absolute_uri,
+    check_directory,
+    check_relative,
+    split_start,
+)
 
 
 class _File(NamedTuple):
     data: bytes
     modified_ms: int
+
+    def info(self, path: str) -> FileInfo:
+        return FileInfo(path=path, size=len(self.data), modified_ms=self.modified_ms)
 
 
 class _Volume:
@@ -44,24 +51,15 @@ _UNNAMED_PREFIX = "unnamed-"
 _REGISTRY_LOCK = Lock()
 
 
-def wall_clock_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
 class MemoryStore(LogStore):
     """Files under `memory://name/path`.
 
-    Without a name the files are this object's own, and go with it.  `now_ms` gives the
-    modification times; a pickled copy works on the same files, with the wall clock.
+    Without a name the files belong to this object alone.  `now_ms` returns the modification
+    times; a pickled copy uses the same files, with the wall clock.
     """
 
     def __init__(
-        self,
-        name: str | None = None,
-        path: str = "",
-        *,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        self, name: str | None = None, path: str = "", *, now_ms: Callable[[], int] = system_now_ms
     ) -> None:
         self._now_ms = now_ms
         self._name = name or f"{_UNNAMED_PREFIX}{uuid4().hex}"
@@ -76,49 +74,41 @@ class MemoryStore(LogStore):
         return self._root_uri
 
     def read(self, path: str) -> bytes:
-        """See LogStore."""
         return self._file(path).data
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """See LogStore."""
         data = self._file(path).data
         if start < 0 or length < 0 or start + length > len(data):
             reason = f"bytes {start} to {start + length} of a file of {len(data)}"
-            raise StorageError(operation="read", path=self.address(path), reason=reason)
+            raise self._error("read", path, reason)
         return data[start : start + length]
 
     def stat(self, path: str) -> FileInfo:
-        """See LogStore."""
-        file = self._file(path)
-        return FileInfo(path, len(file.data), file.modified_ms)
+        return self._file(path).info(path)
 
     def list_from(self, start: str) -> list[FileInfo]:
-        """See LogStore."""
         directory, least = split_start(start, self._root_uri)
         prefix = f"{directory}/" if directory else ""
         with self._volume.lock:
             files = self._volume.directories.get((self._prefix + prefix).rstrip("/"), {})
-            found = [(name, file) for name, file in files.items() if name >= least]
-        found.sort(key=lambda named: named[0])
-        return [FileInfo(prefix + name, len(file.data), file.modified_ms) for name, file in found]
+            infos = [file.info(prefix + name) for name, file in files.items() if name >= least]
+        return sorted(infos, key=lambda info: info.path)
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
-        """See LogStore."""
         directory = check_directory(prefix, self._root_uri)
         top = (self._prefix + directory).rstrip("/")
         below = f"{top}/" if top else ""
+        skip = len(self._prefix)
         with self._volume.lock:
-            found = [
-                (f"{place}/{name}" if place else name, file)
-                for place, files in self._volume.directories.items()
-                if place == top or place.startswith(below)
+            infos = [
+                file.info((f"{parent}/{name}" if parent else name)[skip:])
+                for parent, files in self._volume.directories.items()
+                if parent == top or parent.startswith(below)
                 for name, file in files.items()
             ]
-        skip = len(self._prefix)
-        return (FileInfo(path[skip:], len(file.data), file.modified_ms) for path, file in found)
+        return iter(infos)
 
     def create(self, path: str, data: bytes) -> None:
-        """See LogStore."""
         directory, name = self._key(path)
         with self._volume.lock:
             files = self._volume.directories.setdefault(directory, {})
@@ -127,24 +117,20 @@ class MemoryStore(LogStore):
             files[name] = _File(bytes(data), self._now_ms())
 
     def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
-        """See LogStore."""
         self.create(path, b"".join(chunks))
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """See LogStore."""
         directory, name = self._key(path)
         with self._volume.lock:
             files = self._volume.directories.setdefault(directory, {})
             files[name] = _File(bytes(data), self._now_ms())
 
     def delete(self, path: str) -> None:
-        """See LogStore."""
         directory, name = self._key(path)
         with self._volume.lock:
             self._volume.directories.get(directory, {}).pop(name, None)
 
     def arrow_file(self, path: str) -> Any:
-        """See LogStore."""
         return pa.BufferReader(self.read(path))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,9 +1,9 @@
 """`ObjectStore`: a table on S3, Google Cloud Storage or Azure, through obstore.
 
-`create` is one conditional PUT that is never repeated here: a repetition after a lost answer
-would meet its own first try and report a lost race.  What happened then is for the caller to
-find out by reading the file.  No module above this one sees obstore or its exceptions, and no
-text of theirs reaches a message: servers quote keys and signatures in their answers.
+`create` is one conditional PUT that is never repeated here: a retry after a lost response
+would find its own first attempt and report a lost race.  The caller reads the file to find out
+what happened.  No other module imports obstore or sees its exceptions, and none of their text
+reaches a message: servers quote keys and signatures in their responses.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import obstore
 import obstore.exceptions as foreign
 import obstore.store
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.storage import (
+from pyspark_delta.errors import (
+    DeltaError,
     FileAlreadyExistsError,
     FileMissingError,
     NothingWrittenError,
@@ -32,11 +32,11 @@ from pyspark_delta.errors.storage import (
     StorageRefusedError,
 )
 from pyspark_delta.kernel.storage.base import FileInfo, ListedDirectory, LogStore, by_directory
-from pyspark_delta.kernel.storage.relative import check_directory, check_relative, split_start
 from pyspark_delta.kernel.storage.storage_options import ClientSettings
+from pyspark_delta.kernel.storage.uris import check_directory, check_relative, split_start
 
 _CONCURRENCY = 16
-_PAGE = 1000  # what S3, Azure and GCS give per request at most
+_PAGE = 1000  # the most names that S3, Azure and GCS return per request
 _LAST_NAME = "\U0010ffff"  # sorts after every other name
 _PART_BYTES = 16 * 1024 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,9 +71,9 @@ REASONS: dict[type[BaseException], str] = {
     RuntimeError: "the request failed",
     TypeError: "the request failed",
 }
-"""What each foreign exception means to a user, the nearest base class deciding."""
+"""The meaning of each of obstore's exceptions for a user, by the nearest base class."""
 
-# The only parts of a foreign message that are passed on; nothing secret has these shapes.
+# The only parts of a foreign message that are passed on; no secret has these forms.
 _DETAILS = (
     re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)"),
     re.compile(r"<Code>([A-Z][A-Za-z]{2,48})</Code>"),
@@ -82,16 +82,15 @@ _DETAILS = (
 )
 _OS_ERROR = re.compile(r"os error (\d+)\)|Os \{\s*code: (\d+)")
 
-# Before the status comes an address without spaces, so that no name can pretend to be one.
+# Before the status comes a URI without spaces, so that no name can be taken for a status.
 _STATUS = re.compile(
     r"Generic [\w ]+ error: Error performing PUT \S+ in [^\n]*? - "
     r"Server returned non-2xx status code: (\d{3})"
 )
 _NOT_SENT = re.compile(r"HttpError \{\s+kind: Connect,")
-# Nothing was written, but it may be a moment later; S3's RequestTimeout is a 400.
+# Nothing was written, and a retry may succeed; S3's RequestTimeout is a 400.
 _LATER = ("<Code>RequestTimeout</Code>", "<Code>SlowDown</Code>")
 _UNDECIDED = frozenset({408, 409, 412})
-_TOO_MANY_REQUESTS = 429
 _REFUSALS = (
     foreign.PermissionDeniedError,
     foreign.UnauthenticatedError,
@@ -108,8 +107,8 @@ _runtime_pid: int | None = None
 class ObjectStore(LogStore):
     """Objects below a bucket's prefix, which `client` is bound to.
 
-    `committer` is a second client for the same place that never repeats a request; it is left
-    out only for clients that cannot.  `seeks` says that a listing can start anywhere at no cost.
+    `committer` is a second client for the same prefix that never repeats a request; it is omitted
+    only for clients that never do.  With `seeks` a listing can start anywhere at no cost.
     """
 
     probes_cheaply: ClassVar[bool] = False
@@ -128,13 +127,11 @@ class ObjectStore(LogStore):
         return self._root_uri
 
     def read(self, path: str) -> bytes:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         with self._translated("read", path):
             return bytes(obstore.get(self._client, path).bytes())
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         if start < 0 or length <= 0:  # not a range that HTTP can express
             return self._empty_range(path, start, length)
@@ -145,20 +142,17 @@ class ObjectStore(LogStore):
         return data
 
     def read_many(self, paths: Sequence[str]) -> list[bytes]:
-        """See LogStore."""
         return self._each(self.read, paths)
 
     def stat(self, path: str) -> FileInfo:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         with self._translated("stat", path):
             return _info(obstore.head(self._client, path), path)
 
     def list_from(self, start: str) -> list[FileInfo]:
-        """See LogStore."""
         directory, least = split_start(start, self._root_uri)
         prefix = f"{directory}/" if directory else ""
-        # Offsets are exclusive, and a string sorts after what it begins with.
+        # Offsets are exclusive, and a string sorts after its own prefixes.
         offset = start[:-1] if len(least) > 1 else None
         infos: list[FileInfo] = []
         with self._translated("list", start):
@@ -171,7 +165,6 @@ class ObjectStore(LogStore):
         return infos
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
-        """See LogStore."""
         directory = check_directory(prefix, self._root_uri)
         with self._translated("list", prefix):
             pages = obstore.list(self._client, directory or None, chunk_size=_PAGE)
@@ -182,7 +175,6 @@ class ObjectStore(LogStore):
     def list_tree(
         self, is_hidden: Callable[[str], bool], splits: Sequence[str] = ()
     ) -> Iterator[ListedDirectory]:
-        """See LogStore."""
         if not self._seeks:
             splits = ()
         bounds = [None, *sorted(set(splits)), None]
@@ -191,13 +183,12 @@ class ObjectStore(LogStore):
         return by_directory(chain.from_iterable(parts), is_hidden)
 
     def create(self, path: str, data: bytes) -> None:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         with self._translated("create", path):
             obstore.put(self._committer, path, data, mode="create")
 
     def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
-        """See LogStore.  A conditional upload is one request, so the bytes gather on disk."""
+        # A conditional upload is one request, so the bytes are buffered on disk.
         check_relative(path, self._root_uri)
         with TemporaryFile() as spool:
             for chunk in chunks:
@@ -208,19 +199,17 @@ class ObjectStore(LogStore):
                 obstore.put(self._committer, path, spool, mode="create")
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """See LogStore.  Safe to repeat, so the client that repeats does it."""
+        # Safe to repeat, so the client with retries does it.
         check_relative(path, self._root_uri)
         with self._translated("overwrite", path):
             obstore.put(self._client, path, data, mode="overwrite", chunk_size=_PART_BYTES)
 
     def delete(self, path: str) -> None:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         with suppress(FileMissingError), self._translated("delete", path):
             obstore.delete(self._client, path)
 
     def delete_many(self, paths: Sequence[str]) -> None:
-        """See LogStore."""
         for path in paths:
             check_relative(path, self._root_uri)
         if not paths:
@@ -228,7 +217,7 @@ class ObjectStore(LogStore):
         try:
             with self._translated("delete", paths[0]):
                 obstore.delete(self._client, list(paths))
-        except FileMissingError:  # some stores stop at the first that is absent
+        except FileMissingError:  # some stores stop at the first absent file
             self._each(self.delete, paths)
 
     def _empty_range(self, path: str, start: int, length: int) -> bytes:
@@ -240,10 +229,10 @@ class ObjectStore(LogStore):
     def _collect(
         self, directory: str, offset: str | None, skip: int, least: str, infos: list[FileInfo]
     ) -> str | None:
-        """Add the files after `offset` to `infos`; the sub-directory that crowds them out, if any.
+        """Add the files after `offset` to `infos`; returns a sub-directory to skip, if any.
 
-        Listings go into sub-directories.  One that fills a page (a log may hold thousands of
-        sidecars) is stepped over, where starting again behind it is cheap.
+        Listings include sub-directories.  One that fills a page (a log may hold thousands of
+        sidecars) is skipped, where a new listing after it is cheap.
         """
         for page in obstore.list(self._client, directory or None, offset=offset, chunk_size=_PAGE):
             for meta in page:
@@ -256,7 +245,7 @@ class ObjectStore(LogStore):
         return None
 
     def _between(self, after: str | None, last: str | None) -> list[FileInfo]:
-        """The files behind `after`, up to and with `last`, in the order of their names."""
+        """The files after `after`, up to `last` (included), in the order of their names."""
         infos: list[FileInfo] = []
         with self._translated("list", after or ""):
             for page in obstore.list(self._client, offset=after, chunk_size=_PAGE):
@@ -273,7 +262,7 @@ class ObjectStore(LogStore):
 
     @contextmanager
     def _translated(self, operation: str, path: str) -> Iterator[None]:
-        """Raise our errors for obstore's, without their text and without them in the chain."""
+        """Translate obstore's errors, without their text and without a chain to them."""
         if not _runtime_is_ours():
             reason = "the process was forked after its first request; start it by spawning"
             raise self._error(operation, path, reason)
@@ -284,12 +273,9 @@ class ObjectStore(LogStore):
         except Exception as error:
             raise translation(error, operation, self.address(path)) from None
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # how Rust's panics arrive
+            if type(error).__name__ != "PanicException":  # the class of Rust's panics
                 raise
             raise self._error(operation, path, "the client failed inside") from None
-
-    def _error(self, operation: str, path: str, reason: str) -> StorageError:
-        return StorageError(operation=operation, path=self.address(path), reason=reason)
 
 
 def open_object_store(
@@ -311,12 +297,12 @@ def open_object_store(
 
 
 def translation(error: Exception, operation: str, address: str) -> StorageError:
-    """Our error for a foreign one, by its class and by the harmless parts of its text."""
+    """Our error for one of obstore, by its class and by the harmless parts of its text."""
     text = str(error)
     if operation == "create" and isinstance(
         error, (foreign.AlreadyExistsError, foreign.PreconditionError, FileExistsError)
     ):
-        # S3 answers 409 while another conditional PUT of that name is under way: undecided yet.
+        # S3 answers 409 while another conditional PUT of that name is undecided.
         if "ConditionalRequestConflict" not in text:
             return FileAlreadyExistsError(path=address)
     elif isinstance(error, (foreign.NotFoundError, FileNotFoundError)):
@@ -328,38 +314,40 @@ def translation(error: Exception, operation: str, address: str) -> StorageError:
 
 
 def _kind_of_failed_create(error: Exception, text: str) -> type[StorageError]:
-    """What is certain of a conditional PUT, which is sent once."""
-    if isinstance(error, _REFUSALS):
+    """The class of error for a failed conditional PUT, which is sent once."""
+    is_spool_refusal = isinstance(error, OSError) and error.errno in _SPOOL_REFUSALS
+    if is_spool_refusal or isinstance(error, _REFUSALS):
         return StorageRefusedError
-    if isinstance(error, OSError) and error.errno in _SPOOL_REFUSALS:
-        return StorageRefusedError
-    found = _STATUS.match(text)
-    if found is None:
+    match = _STATUS.match(text)
+    if match is None:
         return NothingWrittenError if _NOT_SENT.search(text) else StorageError
-    status = int(found[1])
-    if status == _TOO_MANY_REQUESTS or (status == 400 and any(code in text for code in _LATER)):
+    status = int(match[1])
+    is_too_many = status == 429
+    if is_too_many or (status == 400 and any(code in text for code in _LATER)):
         return NothingWrittenError
     return StorageRefusedError if 400 <= status < 500 and status not in _UNDECIDED else StorageError
 
 
 def _reason(error: Exception, text: str) -> str:
     sentence = next((REASONS[kind] for kind in type(error).__mro__ if kind in REASONS), None)
-    details = [found[1] for pattern in _DETAILS if (found := pattern.search(text))]
-    if found := _OS_ERROR.search(text):
-        details.append(os.strerror(int(found[1] or found[2])))
+    details = [match[1] for pattern in _DETAILS if (match := pattern.search(text))]
+    if match := _OS_ERROR.search(text):
+        details.append(os.strerror(int(match[1] or match[2])))
     if sentence is None:
         sentence = f"the request failed with {type(error).__name__}"
     return f"{sentence} ({', '.join(dict.fromkeys(details))})" if details else sentence
 
 
 def _info(meta: Any, path: str) -> FileInfo:
-    return FileInfo(path, meta["size"], (meta["last_modified"] - _EPOCH) // _MILLISECOND)
+    return FileInfo(
+        path=path, size=meta["size"], modified_ms=(meta["last_modified"] - _EPOCH) // _MILLISECOND
+    )
 
 
 def _runtime_is_ours() -> bool:
-    """False in a forked child of a process that used obstore: its threads did not come along.
+    """False in a forked child of a process that used obstore, which lacks the client's threads.
 
-    A request there would wait for ever for an answer that nobody is left to deliver.
+    A request there would wait for ever.
     """
     global _runtime_pid
     if _runtime_pid is None:

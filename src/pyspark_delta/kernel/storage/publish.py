@@ -1,9 +1,8 @@
-"""Give a finished file its name, or fail because the name is taken: never replace.
+"""Publish a finished file under its final name, or fail if the name exists; never replace.
 
-link(2) does that on every POSIX file system worth the name.  Some (FAT, a few FUSE and network
-file systems) have no hard links; Linux's renameat2(2) with RENAME_NOREPLACE is as good.  Where
-neither works the file is not published: a plain rename would silently overwrite another
-writer's commit.
+link(2) does that on POSIX file systems.  Some (FAT, a few FUSE and network file systems) have no
+hard links; Linux's renameat2(2) with RENAME_NOREPLACE is as good.  Where neither works the file is
+not published: a plain rename would silently overwrite another writer's commit.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Mover = Callable[[str, str], None]
 
 
 def rename_without_replacing(source: str, target: str) -> None:
-    """Rename, raising FileExistsError when `target` is there, in one step of the kernel."""
+    """Rename atomically; FileExistsError when `target` exists."""
     if _RENAMEAT2 is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     ctypes.set_errno(0)
@@ -38,9 +37,9 @@ def rename_without_replacing(source: str, target: str) -> None:
 def publish(
     staged: str, final: str, *, link: Mover = os.link, rename: Mover = rename_without_replacing
 ) -> None:
-    """Make `staged` appear as `final`; FileExistsError when something already does.
+    """Publish `staged` as `final`; FileExistsError when `final` exists.
 
-    `staged` may or may not remain; it is the caller's to remove.
+    `staged` may or may not remain; the caller removes it.
     """
     try:
         link(staged, final)
@@ -66,16 +65,11 @@ def _renameat2() -> Callable[..., int] | None:
         function = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):  # not Linux, or a C library from before 2018
         return None
-    function.argtypes = (
-        ctypes.c_int,
-        ctypes.c_char_p,
-        ctypes.c_int,
-        ctypes.c_char_p,
-        ctypes.c_uint,
-    )
+    path_at = (ctypes.c_int, ctypes.c_char_p)
+    function.argtypes = (*path_at, *path_at, ctypes.c_uint)
     function.restype = ctypes.c_int
-    found: Callable[..., int] = function
-    return found
+    typed: Callable[..., int] = function
+    return typed
 
 
 _RENAMEAT2 = _renameat2()

@@ -1,6 +1,6 @@
-"""From an address to the store that serves it.
+"""Resolve a location (local path or URI) to its store.
 
-A plain local path is literal: `%`, `#`, `?` and spaces in it are themselves.  Text with a scheme
+A plain local path is literal: `%`, `#`, `?` and spaces have no special meaning.  Text with a scheme
 is a URI, and percent-decoded exactly once.
 
 >>> canonical_uri("/data/100% sure") == canonical_uri("file:/data/100%25%20sure")
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 from urllib.parse import unquote_to_bytes
 
-from pyspark_delta.errors.storage import StorageError, UnsupportedSchemeError
+from pyspark_delta.errors import StorageError, UnsupportedSchemeError
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.memory import MemoryStore
@@ -26,6 +26,7 @@ from pyspark_delta.kernel.storage.objects import open_object_store
 from pyspark_delta.kernel.storage.storage_options import client_settings
 from pyspark_delta.kernel.storage.uris import (
     LOCAL_AUTHORITIES,
+    MALFORMED_ESCAPE,
     absolute_uri,
     canonical_scheme,
     has_credentials,
@@ -33,18 +34,17 @@ from pyspark_delta.kernel.storage.uris import (
 )
 
 PROVIDERS = {"s3": "s3", "gs": "gs", "abfss": "azure", "az": "azure", "adl": "azure"}
-"""Canonical scheme -> whose object store it is."""
+"""Canonical scheme -> provider of the object store."""
 
 # One letter before a colon is more likely a drive than a scheme, and a colon without a slash
 # more likely a part of a name.  `file:` alone is always a URI.
 _URI = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.\-]+):(?=/)|(file):)", re.IGNORECASE)
-_MALFORMED_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SLASHES = re.compile("/{2,}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """An address taken apart: canonical scheme, bucket or host, decoded absolute path."""
+    """A parsed location: canonical scheme, bucket or host, decoded absolute path."""
 
     scheme: str
     authority: str
@@ -52,53 +52,55 @@ class Location:
 
     @property
     def uri(self) -> str:
-        """The one spelling of this address, which can serve as a key."""
+        """The canonical URI of the location, which can serve as a key."""
         return absolute_uri(self.scheme, self.authority, self.path)
 
 
 def store_for(
     location: str, storage_options: Mapping[str, str] | None = None, *, fsync: bool = True
 ) -> LogStore:
-    """The store whose root is `location`; nothing is opened or connected to yet.
+    """The store with the root `location`; no file or connection is opened yet.
 
     `fsync` is for local files; `storage_options` are for object stores.
     """
-    place = parse_location(location)
-    if place.scheme == "file":
-        return LocalStore(place.path, fsync=fsync)
-    if place.scheme == "memory":
-        return MemoryStore(place.authority, place.path)
-    provider = PROVIDERS[place.scheme]
-    settings = client_settings(provider, place.authority, storage_options or {})
-    bucket = place.authority.partition("@")[0]
-    return open_object_store(provider, bucket, place.path.strip("/"), place.uri, settings)
+    root = parse_location(location)
+    if root.scheme == "file":
+        return LocalStore(root.path, fsync=fsync)
+    if root.scheme == "memory":
+        return MemoryStore(root.authority, root.path)
+    provider = PROVIDERS[root.scheme]
+    settings = client_settings(provider, root.authority, storage_options or {})
+    bucket = root.authority.partition("@")[0]
+    return open_object_store(provider, bucket, root.path.strip("/"), root.uri, settings)
 
 
 def canonical_uri(text: str) -> str:
-    """One spelling for all spellings of an address; local paths become absolute."""
+    """The canonical URI for all spellings of a location; local paths become absolute."""
     return parse_location(text).uri
 
 
 def parse_location(text: str) -> Location:
-    """Take an address apart; StorageError when it cannot be used, without its secrets."""
+    """Parse a location; StorageError, without its secrets, when it cannot be used."""
     if not text or "\0" in text:
         _refuse(text, "it is empty or holds a NUL character")
-    found = _URI.match(text)
-    if found is None:
-        return Location("file", "", os.path.abspath(text))
-    scheme = canonical_scheme(found[1] or found[2])
+    match = _URI.match(text)
+    if match is None:
+        return Location(scheme="file", authority="", path=os.path.abspath(text))
+    scheme = canonical_scheme(match[1] or match[2])
     if scheme not in ("file", "memory", *PROVIDERS):
         raise UnsupportedSchemeError(path=redacted_uri(text))
-    authority, path = _split(text, found.end())
+    authority, path = _split(text, match.end())
     if scheme == "file":
         if authority not in LOCAL_AUTHORITIES:
             _refuse(text, "it names another host; write file:///path")
-        return Location("file", "", os.path.abspath(_decoded(text, path)))
+        return Location(scheme="file", authority="", path=os.path.abspath(_decoded(text, path)))
     if has_credentials(scheme, authority):
         _refuse(text, "it holds credentials; give them as storage options")
     if not authority:
         _refuse(text, "it names no bucket, container or store")
-    return Location(scheme, authority, _plain_path(text, _decoded(text, path)))
+    return Location(
+        scheme=scheme, authority=authority, path=_plain_path(text, _decoded(text, path))
+    )
 
 
 def _split(text: str, after_scheme: int) -> tuple[str, str]:
@@ -114,7 +116,7 @@ def _split(text: str, after_scheme: int) -> tuple[str, str]:
 
 
 def _decoded(text: str, path: str) -> str:
-    if _MALFORMED_ESCAPE.search(path):
+    if MALFORMED_ESCAPE.search(path):
         _refuse(text, "a % in it is not followed by two hexadecimal digits; write %25 for it")
     decoded = os.fsdecode(unquote_to_bytes(path))
     if "\0" in decoded:

@@ -1,8 +1,8 @@
-"""Storage options: from the spellings users know to the one the object store client takes.
+"""Translate users' storage options to the settings of the object store client.
 
 Accepted are obstore's and deltalake's keys (`aws_access_key_id`, `AWS_ENDPOINT`) and Hadoop's
-(`fs.s3a.access.key`), also with Spark's `spark.hadoop.` before them.  Nothing is looked up here,
-and no value ever goes into a message.
+(`fs.s3a.access.key`), also with Spark's `spark.hadoop.` before them.  Only the given options are
+used, and no value ever goes into a message.
 
 >>> client_settings("s3", "bucket", {"fs.s3a.access.key": "AK", "AWS_REGION": "eu-west-1"}).config
 {'aws_region': 'eu-west-1', 'access_key_id': 'AK'}
@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-HADOOP_S3 = {
+# Key after `fs.s3a.` or `fs.s3a.bucket.<name>.` -> our name for it.
+_HADOOP_S3 = {
     "access.key": "access_key_id",
     "secret.key": "secret_access_key",
     "session.token": "session_token",
@@ -23,12 +24,8 @@ HADOOP_S3 = {
     "connection.ssl.enabled": "ssl",
     "aws.credentials.provider": "provider",
 }
-"""What follows `fs.s3a.` or `fs.s3a.bucket.<name>.` -> our name for it."""
-
-HADOOP_GCS = {"auth.service.account.json.keyfile": "service_account"}
-"""What follows `fs.gs.` -> obstore's name for it."""
-
-HADOOP_AZURE = {
+# Key after `fs.azure.`, with or without `.<account>...` -> our name for it.
+_HADOOP_AZURE = {
     "account.key": "account_key",
     "account.oauth2.client.id": "client_id",
     "account.oauth2.client.secret": "client_secret",
@@ -36,8 +33,6 @@ HADOOP_AZURE = {
     "account.oauth2.msi.tenant": "tenant_id",
     "sas.fixed.token": "sas_key",
 }
-"""What follows `fs.azure.`, before `.<account>...` or alone -> our name for it."""
-
 CLIENT_KEYS = frozenset(
     {
         "allow_http",
@@ -54,9 +49,9 @@ CLIENT_KEYS = frozenset(
 )
 """Options of the HTTP client, which deltalake mixes with those of the store."""
 
-IGNORED_KEYS = frozenset(
+# deltalake's alternatives to put-if-absent, which is always used here.
+_IGNORED_KEYS = frozenset(
     {
-        # deltalake's ways around a missing put-if-absent; ours is always conditional.
         "allow_unsafe_rename",
         "aws_s3_allow_unsafe_rename",
         "aws_s3_locking_provider",
@@ -65,15 +60,13 @@ IGNORED_KEYS = frozenset(
         "mount_allow_unsafe_rename",
     }
 )
-"""Options of other writers that have no meaning here."""
-
 _TRUE = ("true", "1", "yes", "on")
 _VENDOR_PREFIXES = ("aws_", "azure_", "storage_", "google_")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ClientSettings:
-    """What an obstore client is made from.  Its text shows no value: most are secrets."""
+    """The settings of an obstore client.  Its `repr` has no values: most are secrets."""
 
     config: dict[str, str] = field(default_factory=dict, repr=False)
     client: dict[str, object] = field(default_factory=dict, repr=False)
@@ -82,7 +75,7 @@ class ClientSettings:
 def client_settings(provider: str, bucket: str, options: Mapping[str, str]) -> ClientSettings:
     """The settings for `provider` ("s3", "gs" or "azure"); keys of other providers are dropped.
 
-    A key that no provider knows is passed on, so that the client names it in its refusal.
+    An unknown key is passed on, so that the client rejects it by name.
     """
     settings = ClientSettings()
     hadoop: dict[str, str] = {}
@@ -93,7 +86,7 @@ def client_settings(provider: str, bucket: str, options: Mapping[str, str]) -> C
             continue
         lower = short.lower()
         bare = _without_vendor(lower)
-        if lower in IGNORED_KEYS or bare in IGNORED_KEYS:
+        if lower in _IGNORED_KEYS or bare in _IGNORED_KEYS:
             continue
         if bare in CLIENT_KEYS:
             settings.client[bare] = _is_true(value) if bare.startswith("allow_") else str(value)
@@ -104,30 +97,31 @@ def client_settings(provider: str, bucket: str, options: Mapping[str, str]) -> C
 
 
 def _from_hadoop_s3(bucket: str, hadoop: Mapping[str, str], settings: ClientSettings) -> None:
-    found: dict[str, str] = {}
-    # Later prefixes win: what is said of one bucket outweighs what is said of all.
-    for prefix in ("fs.s3n.", "fs.s3.", "fs.s3a.", f"fs.s3a.bucket.{bucket}."):
-        for suffix, name in HADOOP_S3.items():
-            if prefix + suffix in hadoop:
-                found[name] = hadoop[prefix + suffix]
-    uses_ssl = _is_true(found.pop("ssl", "true"))
-    if "path_style" in found:
-        host_style = not _is_true(found.pop("path_style"))
-        found["virtual_hosted_style_request"] = str(host_style).lower()
-    if "Anonymous" in found.pop("provider", ""):
-        found["skip_signature"] = "true"
-    if endpoint := found.get("endpoint"):
+    # Later prefixes win: options of one bucket take precedence over those of all.
+    config = {
+        name: hadoop[prefix + suffix]
+        for prefix in ("fs.s3n.", "fs.s3.", "fs.s3a.", f"fs.s3a.bucket.{bucket}.")
+        for suffix, name in _HADOOP_S3.items()
+        if prefix + suffix in hadoop
+    }
+    uses_ssl = _is_true(config.pop("ssl", "true"))
+    if "path_style" in config:
+        host_style = not _is_true(config.pop("path_style"))
+        config["virtual_hosted_style_request"] = str(host_style).lower()
+    if "Anonymous" in config.pop("provider", ""):
+        config["skip_signature"] = "true"
+    if endpoint := config.get("endpoint"):
         if "://" not in endpoint:
             endpoint = f"http{'s' if uses_ssl else ''}://{endpoint}"
-        found["endpoint"] = endpoint
+        config["endpoint"] = endpoint
         if endpoint.startswith("http://"):
             settings.client.setdefault("allow_http", True)
-    _add_defaults(settings, found)
+    _add_defaults(settings, config)
 
 
 def _from_hadoop_gcs(bucket: str, hadoop: Mapping[str, str], settings: ClientSettings) -> None:
-    found = {name: hadoop.get(f"fs.gs.{suffix}", "") for suffix, name in HADOOP_GCS.items()}
-    _add_defaults(settings, {name: value for name, value in found.items() if value})
+    if key_file := hadoop.get("fs.gs.auth.service.account.json.keyfile"):
+        _add_defaults(settings, {"service_account": key_file})
 
 
 def _from_hadoop_azure(bucket: str, hadoop: Mapping[str, str], settings: ClientSettings) -> None:
@@ -139,24 +133,25 @@ def _from_hadoop_azure(bucket: str, hadoop: Mapping[str, str], settings: ClientS
     else:
         given = {_without_vendor(key): value for key, value in settings.config.items()}
         account = given.get("account_name", "")
-    found: dict[str, str] = {}
-    for suffix, name in HADOOP_AZURE.items():
-        for ending in ("", f".{account}", f".{host}"):
-            if value := hadoop.get(f"fs.azure.{suffix}{ending}"):
-                found[name] = value
+    config = {
+        name: value
+        for suffix, name in _HADOOP_AZURE.items()
+        for ending in ("", f".{account}", f".{host}")
+        if (value := hadoop.get(f"fs.azure.{suffix}{ending}"))
+    }
     if sas := hadoop.get(f"fs.azure.sas.{container}.{host}"):
-        found["sas_key"] = sas
-    if endpoint := found.pop("oauth_endpoint", ""):
+        config["sas_key"] = sas
+    if endpoint := config.pop("oauth_endpoint", ""):
         # https://login.microsoftonline.com/<tenant>/oauth2/token
-        found.setdefault("tenant_id", endpoint.partition("://")[2].split("/")[1:2][0])
-    _add_defaults(settings, found)
+        config.setdefault("tenant_id", endpoint.partition("://")[2].split("/")[1:2][0])
+    _add_defaults(settings, config)
 
 
 def _set_azure_endpoint(account: str, domain: str, settings: ClientSettings) -> None:
     if domain.endswith("fabric.microsoft.com"):
         _add_defaults(settings, {"use_fabric_endpoint": "true"})
     elif domain and not domain.endswith("core.windows.net"):
-        # A national cloud: the client speaks to the blob service beside the given dfs one.
+        # A national cloud: the client uses the blob service that belongs to the given dfs one.
         service = domain.removeprefix("dfs.").removeprefix("blob.")
         _add_defaults(settings, {"endpoint": f"https://{account}.blob.{service}"})
 
@@ -164,10 +159,10 @@ def _set_azure_endpoint(account: str, domain: str, settings: ClientSettings) -> 
 _TRANSLATORS = {"s3": _from_hadoop_s3, "gs": _from_hadoop_gcs, "azure": _from_hadoop_azure}
 
 
-def _add_defaults(settings: ClientSettings, found: Mapping[str, str]) -> None:
-    """Add what was not given under another spelling already."""
+def _add_defaults(settings: ClientSettings, config: Mapping[str, str]) -> None:
+    """Add defaults for settings that were not given under any spelling."""
     given = {_without_vendor(key) for key in settings.config}
-    settings.config.update({name: value for name, value in found.items() if name not in given})
+    settings.config.update({name: value for name, value in config.items() if name not in given})
 
 
 def _without_vendor(key: str) -> str:

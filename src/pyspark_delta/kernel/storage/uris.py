@@ -1,8 +1,8 @@
-"""Paths in actions, and URIs: percent-encoding exactly once each way.
+"""Convert between paths in actions, which are URIs, and decoded paths of stores.
 
 `add.path`, `remove.path` and the path of a deletion vector are URIs, relative to the table or
-absolute.  Here they become what a store takes, or are refused; nothing is opened.
-PROTOCOL.md, "Add File and Remove File": the path is a URI as RFC 2396 has it.
+absolute.  They are percent-encoded exactly once each way; an unsafe one raises; nothing is opened.
+PROTOCOL.md, "Add File and Remove File": the path is a URI as defined by RFC 2396.
 
 >>> encode_path("p=a%20b/ü x.parquet")
 'p=a%2520b/%C3%BC%20x.parquet'
@@ -20,32 +20,81 @@ from functools import lru_cache
 from typing import NoReturn
 from urllib.parse import quote, unquote_to_bytes
 
-from pyspark_delta.errors.table import UnsafePathError
-from pyspark_delta.kernel.storage.relative import MOST_SHOWN, check_relative
+from pyspark_delta.errors import UnsafePathError
 
+# The most characters of a path in an error: a log may hold megabytes of it.
+_LONGEST_LABEL = 1000
+_UNSAFE_SEGMENTS = frozenset({"", ".", ".."})
 SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
-"""Spellings of one scheme: the file is the same whichever a writer used."""
-
+"""Aliases of schemes: the file is the same whichever a writer used."""
 LOCAL_AUTHORITIES = ("", "localhost")
-"""What may stand between `file://` and the path (RFC 8089)."""
-
-# What stays as it is in a path: what java.net.URI leaves of ASCII, so that delta-spark spells it
-# alike.  Other letters are escaped, which delta-spark does not do and reads as well:
+"""The authorities allowed between `file://` and the path (RFC 8089)."""
+# Characters that are not escaped in a path are those of ASCII that java.net.URI leaves, as in
+# delta-spark.  Other letters are escaped, which delta-spark does not do and reads as well:
 # docs/design/002-paths-in-ascii.md.
 _QUOTED = re.compile(r"[^A-Za-z0-9_\-!.~'()*,;:$&+=/@]")
-_MALFORMED_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+MALFORMED_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 _BUCKET_SCHEMES = frozenset({"s3", "gs", "abfss", "az", "adl", "memory"})
 _HOST_AND_PORT = re.compile(r"[A-Za-z0-9_.\-]+:[0-9]{1,5}")
 _LITERAL_IN_URI = "/-_.~!$&'()*+,;=:@"  # RFC 3986: pchar and the separator
 
 
-@dataclass(frozen=True, slots=True)
+def check_relative(path: str, table: str = "<unknown>") -> None:
+    """Raise UnsafePathError for a path that is not plainly inside the root.
+
+    Checks text only: the local store checks symbolic links.  `table` is for the message.
+
+    >>> check_relative("_delta_log/00000000000000000000.json")
+    """
+    if not path:
+        reason = "it is empty"
+    elif "\0" in path:
+        reason = "it holds a NUL character"
+    elif path[0] == "/":
+        reason = "it is absolute"
+    elif not _is_unicode(path, "surrogateescape"):
+        # Surrogates that stand for bytes in a local file's name are allowed: such a file must be
+        # listed and deleted like any other.
+        reason = "it is not valid Unicode"
+    # On Windows a backslash is a separator; elsewhere it is an ordinary character.  So only
+    # a backslash that could climb out of the root raises.
+    elif _UNSAFE_SEGMENTS.isdisjoint(path.replace("\\", "/").split("/")):
+        return
+    else:
+        reason = "it has an empty segment, or one that is '.' or '..'"
+    label = path[:_LONGEST_LABEL].encode("utf-8", "backslashreplace").decode()
+    raise UnsafePathError("DELTA_UNSAFE_PATH", path=label, table=table, reason=reason)
+
+
+def check_directory(path: str, table: str = "<unknown>") -> str:
+    """The directory `path` without its final `/`; "" is the root."""
+    directory = path[:-1] if path.endswith("/") else path
+    if path:
+        check_relative(directory, table)
+    return directory
+
+
+def split_start(start: str, table: str = "<unknown>") -> tuple[str, str]:
+    """The directory to list, and the least name to include.
+
+    >>> split_start("_delta_log/00000000000000000007.json")
+    ('_delta_log', '00000000000000000007.json')
+    """
+    directory, slash, name = start.rpartition("/")
+    if slash:
+        check_relative(directory, table)
+    if name:
+        check_relative(name, table)
+    return directory, name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActionPath:
-    """Where an action's file is.  Two spellings of one file are equal.
+    """The location of an action's file.  Two spellings of one file are equal.
 
     `path` is decoded and relative to the table's root or, when `is_absolute`, the canonical URI
-    of a file outside of it: whether that may be read is the caller's decision.
+    of a file outside of it: the caller decides whether that may be read.
     """
 
     path: str
@@ -53,22 +102,22 @@ class ActionPath:
 
 
 def encode_path(path: str) -> str:
-    """A decoded relative path as it stands in `add.path`."""
+    """A decoded relative path in the form of `add.path`."""
     if not path.isascii() and not _is_unicode(path):
         _refuse(path.encode("utf-8", "backslashreplace").decode(), "it is not valid Unicode")
-    encoded = _QUOTED.sub(lambda found: quote(found[0], safe=""), path)
+    encoded = _QUOTED.sub(lambda match: quote(match[0], safe=""), path)
     first, slash, rest = encoded.partition("/")
     # RFC 3986, 4.2: a colon in the first segment would read as the end of a scheme.
     return first.replace(":", "%3A") + slash + rest if ":" in first else encoded
 
 
 def decode_path(encoded: str, table: str = "<unknown>") -> str:
-    """The path that `encoded` stands for, decoded once; UnsafePathError for a broken escape."""
+    """The path `encoded`, decoded once; UnsafePathError for a broken escape."""
     if "%" not in encoded:
         if not encoded.isascii() and not _is_unicode(encoded):
             _refuse(ascii(encoded), "it is not valid Unicode", table)
         return encoded
-    if _MALFORMED_ESCAPE.search(encoded):
+    if MALFORMED_ESCAPE.search(encoded):
         _refuse(encoded, "a '%' in it is not followed by two hexadecimal digits", table)
     try:
         return unquote_to_bytes(encoded).decode("utf-8")
@@ -86,7 +135,7 @@ def resolve_action_path(path: str, root_uri: str) -> ActionPath:
     if scheme is None and not path.startswith("/"):
         decoded = decode_path(path, root_uri)
         check_relative(decoded, root_uri)
-        return ActionPath(decoded, False)
+        return ActionPath(path=decoded, is_absolute=False)
     root_scheme, root_authority, base = _split_root(root_uri)
     if scheme is None:
         if path.startswith("//"):
@@ -97,24 +146,30 @@ def resolve_action_path(path: str, root_uri: str) -> ActionPath:
             reason = f"its scheme is {scheme[1][:40]!r}, the table's is {root_scheme!r}"
             _refuse(path, reason, root_uri)
         authority, encoded = _split_absolute(path, scheme.end(), root_scheme, root_uri)
-    absolute = _checked_absolute(decode_path(encoded, root_uri), root_scheme, root_uri)
+    absolute = decode_path(encoded, root_uri)
+    if root_scheme == "file":
+        absolute = re.sub("/{2,}", "/", absolute)  # POSIX takes several for one; stores do not
+    check_relative(absolute[1:], root_uri)
     if authority == root_authority and absolute.startswith(base):
         relative = absolute[len(base) :]
         check_relative(relative, root_uri)
-        return ActionPath(relative, False)
-    return ActionPath(absolute_uri(root_scheme, authority, absolute), True)
+        return ActionPath(path=relative, is_absolute=False)
+    return ActionPath(path=absolute_uri(root_scheme, authority, absolute), is_absolute=True)
 
 
 def absolute_uri(scheme: str, authority: str, path: str) -> str:
     """The canonical URI of a decoded absolute path: ASCII, no final slash but the root's."""
-    encoded = quote(path.encode("utf-8", "surrogateescape"), safe=_LITERAL_IN_URI)
-    return f"{scheme}://{authority}{encoded.rstrip('/') or ('' if authority else '/')}"
+    encoded = _encoded(path).rstrip("/")
+    return f"{scheme}://{authority}{encoded or ('' if authority else '/')}"
 
 
 def child_uri(root_uri: str, path: str) -> str:
     """The URI of a decoded path below a canonical root."""
-    encoded = quote(path.encode("utf-8", "surrogateescape"), safe=_LITERAL_IN_URI)
-    return f"{root_uri.removesuffix('/')}/{encoded}"
+    return f"{root_uri.removesuffix('/')}/{_encoded(path)}"
+
+
+def _encoded(path: str) -> str:
+    return quote(path.encode("utf-8", "surrogateescape"), safe=_LITERAL_IN_URI)
 
 
 def canonical_scheme(scheme: str) -> str:
@@ -124,10 +179,10 @@ def canonical_scheme(scheme: str) -> str:
 
 
 def has_credentials(scheme: str, authority: str) -> bool:
-    """Does the authority of a URI say more than where the bucket is?
+    """Whether the authority of a URI has more than the bucket's location, and so may hold a secret.
 
-    A bucket has no port, so a colon can only be a password's; `container@account` is Azure's.
-    What is no bucket is a host, which may have a port.
+    A bucket has no port, so a colon must belong to a password; `container@account` is Azure's.
+    Other authorities are hosts, which may have a port.
     """
     if scheme not in _BUCKET_SCHEMES and _HOST_AND_PORT.fullmatch(authority):
         return False
@@ -135,7 +190,7 @@ def has_credentials(scheme: str, authority: str) -> bool:
 
 
 def redacted_uri(text: str) -> str:
-    """`text` without what may be a secret: user and password, query, fragment."""
+    """`text` without parts that may be secret: user and password, query, fragment."""
     head, slashes, rest = text.partition("//")
     if slashes and "/" not in head:
         authority = rest.partition("/")[0]
@@ -143,15 +198,15 @@ def redacted_uri(text: str) -> str:
             rest = rest.rpartition("@")[2]
         elif not head.lower().startswith("abfs"):
             rest = rest[authority.rfind("@") + 1 :]
-    shown = head + slashes + rest
-    ends = (shown.find("?"), shown.find("#"), MOST_SHOWN)
+    label = head + slashes + rest
+    ends = (label.find("?"), label.find("#"), _LONGEST_LABEL)
     cut = min(at for at in ends if at >= 0)
-    return shown[:cut] + "..." if cut < len(shown) else shown
+    return label[:cut] + "..." if cut < len(label) else label
 
 
 @lru_cache(maxsize=256)
 def _split_root(root_uri: str) -> tuple[str, str, str]:
-    """Scheme, authority, and what the decoded absolute paths below the root begin with."""
+    """Scheme, authority, and the prefix of decoded absolute paths below the root."""
     scheme, _, rest = root_uri.partition("://")
     authority, _, path = rest.partition("/")
     decoded = unquote_to_bytes("/" + path).decode("utf-8", "surrogateescape")
@@ -179,22 +234,14 @@ def _split_absolute(uri: str, after_scheme: int, scheme: str, table: str) -> tup
     return authority, slash + path
 
 
-def _checked_absolute(path: str, scheme: str, table: str) -> str:
-    """The decoded absolute path, once it is plain enough to compare with the root's."""
-    if scheme == "file":
-        path = re.sub("/{2,}", "/", path)  # POSIX takes several slashes for one; stores do not
-    check_relative(path[1:], table)
-    return path
-
-
-def _is_unicode(text: str) -> bool:
+def _is_unicode(text: str, errors: str = "strict") -> bool:
     try:
-        text.encode()
+        text.encode("utf-8", errors)
     except UnicodeEncodeError:  # a lone surrogate, which JSON can hold and UTF-8 cannot
         return False
     return True
 
 
 def _refuse(path: str, reason: str, table: str = "<unknown>") -> NoReturn:
-    shown = redacted_uri(path)
-    raise UnsafePathError("DELTA_UNSAFE_PATH", path=shown, table=table, reason=reason) from None
+    label = redacted_uri(path)
+    raise UnsafePathError("DELTA_UNSAFE_PATH", path=label, table=table, reason=reason) from None

@@ -1,1 +1,1 @@
-"""Changing a table: what was read, what will be written, who else was there."""
+"""Transactions on a table: reads, actions, conflicts with other commits, and hooks."""

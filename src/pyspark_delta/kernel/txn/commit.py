@@ -1,47 +1,240 @@
-"""The loop: try the next version, be beaten, make sure that no winner is in the way, try again.
+"""The commit loop, and the contract that decides which commit becomes version N.
 
-Nothing is listed before the first attempt: whoever holds version N offers N+1.  After a lost race
+Nothing is listed before the first attempt: a writer on version N offers N+1.  After a lost race
 every winner is read and checked, oldest first.
+
+The committer for files decides by `LogStore.create`.  A store's response can get lost, so none but
+success is trusted: the committer reads the file of the version, and only then reports the winner.
+PROTOCOL.md, "Delta Log Entries".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from pyspark_delta.errors.base import DeltaError
-from pyspark_delta.errors.conflicts import ConcurrentWriteException
-from pyspark_delta.errors.storage import FileMissingError, NothingWrittenError, StorageError
-from pyspark_delta.errors.table import CommitStateUnknownError, TooManyAttemptsError
-from pyspark_delta.kernel.log.commit_lines import actions_from_json
+from pyspark_delta.errors import (
+    CommitStateUnknownError,
+    ConcurrentWriteException,
+    DeltaError,
+    FileMissingError,
+    NothingWrittenError,
+    StorageError,
+    StorageRefusedError,
+    TooManyAttemptsError,
+)
+from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
+from pyspark_delta.kernel.log.history import commit_info_of
 from pyspark_delta.kernel.log.segment import list_log
+from pyspark_delta.kernel.protocol.actions import Action
 from pyspark_delta.kernel.protocol.paths import commit_path
-from pyspark_delta.kernel.scan.locations import Locations
-from pyspark_delta.kernel.scan.vectors import VectorReader
-from pyspark_delta.kernel.storage.base import LogStore
-from pyspark_delta.kernel.txn.committer import Beaten, Committed, Committer, read_whole
+from pyspark_delta.kernel.scan.locations import Locations, VectorReader
+from pyspark_delta.kernel.storage.base import FileInfo, LogStore
 from pyspark_delta.kernel.txn.conflicts import DOC_LINK, resolve
 from pyspark_delta.kernel.txn.prepared import PreparedCommit, WinningCommit, encode_actions
 from pyspark_delta.kernel.txn.vector_files import RebasedVectors
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_ATTEMPTS = 10_000_000
 """delta-spark's `maxCommitAttempts`."""
 
 _READ_TRIES = 3
+DEFAULT_TRIES = 6
+"""The most attempts at one version on a store that keeps failing."""
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 2.0
+# The part of a large file to read back: `commitInfo` is its first line.
+_HEAD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """The commit is version `version`.
+
+    `actions` are its lines, `commitInfo` first; empty for a commit that was streamed.
+    `is_earlier` is true if an earlier attempt of the same transaction wrote it, perhaps with other
+    bytes.  `interrupted` is the interrupt that hit the caller once it was written, if any.
+    """
+
+    version: int
+    actions: tuple[Action, ...] = ()
+    is_earlier: bool = False
+    interrupted: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beaten:
+    """Another commit is version `version`: its bytes, or their head, and its file."""
+
+    version: int
+    data: bytes
+    info: FileInfo
+
+
+class Committer(ABC):
+    """Makes commits.  Transactions rely on four promises:
+
+    1. One winner: of all commits offered as one version, by any writer, at most one becomes it.
+    2. The truth: `Committed` means that the commit stands, `Beaten` that another writer's does,
+    NothingWrittenError that none does.  When neither can be determined, it raises
+    CommitStateUnknownError.
+    3. Once: a commit that stands is not written again under another version.
+    4. No gap: a version is only ever written after the one below it; callers offer no other.
+    """
+
+    @abstractmethod
+    def commit(
+        self, version: int, data: bytes | Iterable[bytes], txn_id: str
+    ) -> Committed | Beaten:
+        """Offer `data`, whose first line is a commitInfo with `txn_id`, as version `version`.
+
+        Chunks are read once, so a commit given in chunks is tried once.
+        """
+
+
+class FileSystemCommitter(Committer):
+    """Commits by creating the version's file.
+
+    A StorageRefusedError is raised at once, without reading the file.  After a failure with an
+    unknown outcome it reads the file: with its own bytes or transaction id the commit stands; with
+    another's it lost; without a file it tries again, with the same bytes and name, so that an
+    earlier request that arrives late does no harm.  An interrupt during the creation of the file is
+    raised after one read.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        *,
+        tries: int = DEFAULT_TRIES,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._tries = max(tries, 1)
+        self._sleep = sleep
+
+    def commit(
+        self, version: int, data: bytes | Iterable[bytes], txn_id: str
+    ) -> Committed | Beaten:
+        """See Committer."""
+        own = data if isinstance(data, bytes) else None
+        failure = StorageError()
+        # Whether the outcome of a sent request is unknown: it may still take effect.
+        is_open = False
+        for attempt in range(1 if own is None else self._tries):
+            self._pause(attempt)
+            try:
+                if isinstance(data, bytes):
+                    self._store.create(commit_path(version), data)
+                else:
+                    self._store.create_from(commit_path(version), data)
+                return Committed(version=version)
+            except StorageError as error:
+                failure = error
+            except BaseException as error:
+                outcome = self._after_interrupt(version, own, txn_id, error)
+                if outcome is None:
+                    raise
+                return outcome
+            is_open = is_open or not isinstance(failure, NothingWrittenError)
+            if is_open:
+                found = self._look(version, own, txn_id, failure, tries=self._tries)
+                if found is not None:
+                    return found
+            if isinstance(failure, StorageRefusedError):
+                break
+            logger.warning("version %d was not written: %s", version, failure)
+        if not is_open:
+            raise failure
+        raise _unknown(version, txn_id, f"the store kept failing ({failure})") from failure
+
+    def _pause(self, attempt: int) -> None:
+        if attempt:
+            self._sleep(min(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1), _LONGEST_PAUSE_SECONDS))
+
+    def _look(
+        self, version: int, own: bytes | None, txn_id: str, failure: BaseException, *, tries: int
+    ) -> Committed | Beaten | None:
+        """The commit that is version `version` now; None when there is none."""
+        path = commit_path(version)
+        reason = ""
+        for attempt in range(tries):
+            self._pause(attempt)
+            try:
+                info = self._store.stat(path)
+                data = self._read(path, info, own)
+            except FileMissingError:
+                return None
+            except StorageError as error:
+                reason = f"the store failed ({failure}) and cannot be read ({error})"
+                continue
+            if data is None:
+                reason = f"the store failed ({failure}) and shows only a part of the commit"
+                continue
+            if data == own:
+                return Committed(version=version)
+            writer = commit_info_of(path, data)
+            if writer is not None and writer.txn_id == txn_id:
+                return Committed(version=version, is_earlier=own is not None)
+            return Beaten(version=version, data=data, info=info)
+        raise _unknown(version, txn_id, reason) from failure
+
+    def _read(self, path: str, info: FileInfo, own: bytes | None) -> bytes | None:
+        """The file, or its head if it is large and only the writer matters; None if truncated."""
+        if own is None and info.size > _HEAD_BYTES:
+            data = self._store.read_range(path, 0, _HEAD_BYTES)
+            return data if len(data) == _HEAD_BYTES else None
+        return read_whole(self._store, info)
+
+    def _after_interrupt(
+        self, version: int, own: bytes | None, txn_id: str, error: BaseException
+    ) -> Committed | None:
+        """The commit if it stands; None when it does not, or when that is unknown."""
+        try:
+            found = self._look(version, own, txn_id, error, tries=1)
+        except CommitStateUnknownError as unknown:
+            error.add_note(str(unknown))
+            return None
+        if isinstance(found, Committed):
+            error.add_note(f"Version {version} had been committed when this happened.")
+            return replace(found, interrupted=error)
+        return None
+
+
+def read_whole(store: LogStore, info: FileInfo) -> bytes | None:
+    """The content of a file from a listing or `stat`; None when its size is different.
+
+    Commits are read for conflict checks: a truncated one would hide conflicts.
+    """
+    data = store.read(info.path)
+    return data if len(data) == info.size else None
+
+
+def _unknown(version: int, txn_id: str, reason: str) -> CommitStateUnknownError:
+    return CommitStateUnknownError(
+        "DELTA_COMMIT_STATE_UNKNOWN", version=version, txnId=txn_id, reason=reason
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitSettings:
-    """What holds for the commits of a transaction, and for what follows them.
+    """What holds for a transaction, its commits, and what follows them.
 
-    `checkpoint_part_size` is how many file actions a file of a checkpoint holds at most.
+    `checkpoint_part_size` is how many file actions a file of a checkpoint holds at most;
+    `skips_by_stats` whether statistics may rule out files when a predicate selects some.
     """
 
     attempts: int = DEFAULT_ATTEMPTS
     checkpoint_part_size: int | None = None
     records_metrics: bool = True
     writes_checksum: bool = True
+    skips_by_stats: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +262,26 @@ def commit(
 ) -> Written:
     """Commit `prepared` after every writer that got in first, unless one of them conflicts."""
     vectors = RebasedVectors(store, new_uuid, prepared)
+    start = prepared.version
+    prepared = replace(prepared, read_vector=VectorReader(Locations(store)).read)
+    written = None
     try:
-        written = _commit(
-            replace(prepared, read_vector=VectorReader(Locations(store)).read),
-            committer,
-            store,
-            vectors,
-            attempts=attempts,
-            now_ms=now_ms,
-        )
+        for attempt in range(1, attempts + 1):
+            prepared = vectors.written(prepared)
+            outcome = _attempt(prepared, committer, store, attempt)
+            if isinstance(outcome, Written):
+                written = outcome
+                break
+            prepared = outcome
+        if written is None:
+            raise TooManyAttemptsError(
+                "DELTA_MAX_COMMIT_RETRIES_EXCEEDED",
+                numAttempts=attempts,
+                startVersion=start,
+                failVersion=prepared.version,
+                numActions=len(prepared.actions) + 1,
+                timeSpent=now_ms() - prepared.now_ms,
+            )
     except DeltaError as error:
         if is_certain_refusal(error):
             vectors.refused()
@@ -86,39 +290,26 @@ def commit(
     return written
 
 
-def _commit(
-    prepared: PreparedCommit,
-    committer: Committer,
-    store: LogStore,
-    vectors: RebasedVectors,
-    *,
-    attempts: int,
-    now_ms: Callable[[], int],
-) -> Written:
-    start = prepared.version
-    for attempt in range(1, attempts + 1):
-        prepared = vectors.written(prepared)
-        data = encode_actions(prepared.all_actions)
-        match committer.commit(prepared.version, data, prepared.txn_id):
-            case Committed(is_earlier=False) as done:
-                done = replace(done, actions=prepared.all_actions)
-                return Written(committed=done, prepared=prepared, data=data, attempts=attempt)
-            case Committed() as done:
-                return _earlier(done, prepared, store, attempt)
-            case Beaten() as beaten:
-                for winner in _winners(store, beaten):
-                    if _is_own(winner, prepared):
-                        done = Committed(version=winner.version, is_earlier=True)
-                        return _earlier(done, prepared, store, attempt)
-                    prepared = resolve(prepared, winner)
-    raise TooManyAttemptsError(
-        "DELTA_MAX_COMMIT_RETRIES_EXCEEDED",
-        numAttempts=attempts,
-        startVersion=start,
-        failVersion=prepared.version,
-        numActions=len(prepared.actions) + 1,
-        timeSpent=now_ms() - prepared.now_ms,
-    )
+def _attempt(
+    prepared: PreparedCommit, committer: Committer, store: LogStore, attempt: int
+) -> Written | PreparedCommit:
+    """The commit that stands, or the one to write after every winner."""
+    data = encode_actions(prepared.all_actions)
+    match committer.commit(prepared.version, data, prepared.txn_id):
+        case Committed(is_earlier=False) as done:
+            done = replace(done, actions=prepared.all_actions)
+            return Written(committed=done, prepared=prepared, data=data, attempts=attempt)
+        case Committed() as done:
+            return _earlier(done, prepared, store, attempt)
+        case Beaten() as beaten:
+            for winner in _winners(store, beaten):
+                # A commit whose outcome was unknown may be offered again by its caller.
+                info = winner.commit_info
+                if info is not None and info.txn_id == prepared.txn_id:
+                    done = Committed(version=winner.version, is_earlier=True)
+                    return _earlier(done, prepared, store, attempt)
+                prepared = resolve(prepared, winner)
+    return prepared
 
 
 def is_certain_refusal(error: BaseException) -> bool:
@@ -129,7 +320,7 @@ def is_certain_refusal(error: BaseException) -> bool:
 
 
 def check_not_cleaned_up(store: LogStore, read_version: int) -> None:
-    """Refuse a transaction so old that the versions after its own may be gone again.
+    """Raise for a transaction so old that the versions after its own may be deleted already.
 
     The clean-up of an active log deletes commits that a checkpoint covers.  Their names would be
     free, and a commit under one of them would be lost.
@@ -153,7 +344,7 @@ def _winners(store: LogStore, first: Beaten) -> Iterator[WinningCommit]:
     version = first.version + 1
     if not store.probes_cheaply:
         listed = [file.version for file in list_log(store, version).commits]
-        # A listing with a hole ends there: what is missing shows when its version is tried.
+        # A listing ends at its first gap: the attempt at a missing version will detect it.
         last = version + sum(v == version + i for i, v in enumerate(listed))
     else:
         last = None
@@ -181,14 +372,8 @@ def _read_commit(store: LogStore, version: int) -> WinningCommit | None:
 
 
 def _earlier(done: Committed, prepared: PreparedCommit, store: LogStore, attempts: int) -> Written:
-    """A commit that an earlier try wrote: what it holds is what stands in the log."""
+    """A commit that an earlier attempt wrote: its content is that in the log."""
     path = commit_path(done.version)
     with suppress(StorageError):  # it stands, whether or not it can be read now
         done = replace(done, actions=tuple(actions_from_json(path, store.read(path))))
     return Written(committed=done, prepared=prepared, data=None, attempts=attempts)
-
-
-def _is_own(winner: WinningCommit, prepared: PreparedCommit) -> bool:
-    # A commit whose outcome was unknown may be offered again by its caller.
-    info = winner.commit_info
-    return info is not None and info.txn_id == prepared.txn_id

@@ -1,4 +1,4 @@
-"""One log record for each commit that stands: what it did, in figures.
+"""One logging record for each successful commit, with its metrics.
 
 The record has level INFO, goes to the logger `pyspark_delta.commit_stats`, and carries its figures
 as attributes under the names of delta-spark's event `delta.commit.stats`.  It holds no user data:
@@ -14,9 +14,10 @@ b'{"add":'
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from pyspark_delta.errors.base import without_secrets
+from pyspark_delta.errors import without_secrets
 from pyspark_delta.kernel.protocol.actions import (
     Action,
     AddCDCFile,
@@ -28,25 +29,25 @@ from pyspark_delta.kernel.protocol.actions import (
 from pyspark_delta.kernel.txn.prepared import PreparedCommit, encode_actions
 
 LOGGER = "pyspark_delta.commit_stats"
-"""The name of the logger, which stays where it is when modules move."""
+"""The name of the logger, which does not change when modules move."""
 
 logger = logging.getLogger(LOGGER)
 
 
 class Tally:
-    """Counts the actions of one commit as they go by; `commit_size_bytes` is None if not known."""
+    """Counts the actions of a commit as they are encoded; `commit_size_bytes` may be None."""
 
-    def __init__(self) -> None:
-        self.commit_size_bytes: int | None = None
-        self._counts: dict[type[Action], int] = {}
+    def __init__(self, actions: Iterable[Action] = (), data: bytes | None = None) -> None:
+        self.commit_size_bytes = None if data is None else len(data)
+        self._counts: Counter[type[Action]] = Counter()
         self._bytes_new = 0
         self._cdc_bytes_new = 0
+        self.add(actions)
 
     def add(self, actions: Iterable[Action]) -> None:
-        """Count these too."""
+        """Count more actions."""
         for action in actions:
-            kind = type(action)
-            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._counts[type(action)] += 1
             match action:
                 case AddFile() if action.data_change:
                     self._bytes_new += action.size
@@ -54,14 +55,14 @@ class Tally:
                     self._cdc_bytes_new += action.size
 
     def encoded(self, actions: tuple[Action, ...]) -> bytes:
-        """The lines of these actions, which are counted."""
+        """The lines of these actions; they are counted."""
         self.add(actions)
         data = encode_actions(actions)
         self.commit_size_bytes = (self.commit_size_bytes or 0) + len(data)
         return data
 
     def figures(self) -> dict[str, int | None]:
-        """What was counted, by delta-spark's names."""
+        """The counts, by delta-spark's names."""
         return {
             "numAdd": self._count(AddFile),
             "numRemove": self._count(RemoveFile),
@@ -77,19 +78,6 @@ class Tally:
         return sum(n for kind, n in self._counts.items() if issubclass(kind, wanted))
 
 
-def tally_of(actions: Iterable[Action], data: bytes | None) -> Tally:
-    """What a commit holds whose actions, and perhaps whose bytes, are at hand."""
-    tally = Tally()
-    tally.add(actions)
-    tally.commit_size_bytes = None if data is None else len(data)
-    return tally
-
-
-def is_wanted() -> bool:
-    """Whether anybody would see a record; counting for nobody is spared."""
-    return logger.isEnabledFor(logging.INFO)
-
-
 def log_commit(
     prepared: PreparedCommit,
     tally: Tally,
@@ -100,7 +88,7 @@ def log_commit(
     started_ms: int,
     now_ms: int,
 ) -> None:
-    """Tell of a commit that stands."""
+    """Write the record of a successful commit."""
     fields: Mapping[str, object] = {
         "opType": "delta.commit.stats",
         "tableId": prepared.metadata.id,

@@ -1,8 +1,8 @@
-"""A table's protocol and metadata as a commit will leave them.
+"""Compute a table's protocol and metadata as a commit will leave them.
 
-New metadata may ask for a protocol, need features, bring columns without ids, or break a rule; all
-of that is settled here before any file is written, so that what a transaction shows is what it
-commits.  PROTOCOL.md, "Requirements for Writers".
+New metadata may request a protocol, need features, have columns without ids, or break a rule; all
+of that is resolved here before any file is written, so that a transaction commits the definition
+that it shows.  PROTOCOL.md, "Requirements for Writers".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from pyspark_delta.errors.table import SchemaError
+from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_defaults import check_defaults
 from pyspark_delta.kernel.protocol.column_mapping import (
@@ -38,7 +38,6 @@ from pyspark_delta.kernel.protocol.iceberg_compat import (
 from pyspark_delta.kernel.protocol.identity_columns import check_identity_columns
 from pyspark_delta.kernel.protocol.properties import (
     COLUMN_MAPPING_MAX_ID,
-    COLUMN_MAPPING_MODE,
     ENABLE_CHANGE_DATA_FEED,
     PROPERTIES,
     ROW_COMMIT_VERSION_COLUMN,
@@ -48,9 +47,7 @@ from pyspark_delta.kernel.protocol.properties import (
     parsed_value,
     property_value,
 )
-from pyspark_delta.kernel.protocol.row_tracking import (
-    FEATURE as ROW_TRACKING_FEATURE,
-)
+from pyspark_delta.kernel.protocol.row_tracking import FEATURE as ROW_TRACKING_FEATURE
 from pyspark_delta.kernel.protocol.row_tracking import (
     check_materialized_columns,
     check_properties,
@@ -64,16 +61,17 @@ from pyspark_delta.kernel.protocol.schema_checks import (
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.stats_columns import check_stats_columns
 from pyspark_delta.kernel.protocol.type_widening import check_type_changes
+from pyspark_delta.kernel.scan.plan import mapping_mode
 
 Configuration = Mapping[str, str | None]
 
-# Given once and kept for the table's life, whatever a writer leaves out.
+# Set once and kept for the table's life, even if a writer leaves them out.
 _KEPT_PROPERTIES = (ROW_ID_COLUMN.key, ROW_COMMIT_VERSION_COLUMN.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What a table is besides its files."""
+    """A table's protocol and metadata."""
 
     protocol: Protocol
     metadata: Metadata
@@ -90,21 +88,25 @@ def defined(
     removes_mapping: bool = False,
     drops_features: bool = False,
 ) -> Definition:
-    """The definition once `metadata` is committed; a typed error when it cannot be.
+    """The definition once `metadata` is committed; a typed error when it is not allowed.
 
-    `old` is what the table is now, None before it exists; `protocol` one that was asked for by
-    itself, which is raised as far as the metadata needs it.  `replaces_table` drops the rules on
-    how old and new columns go together; the other two are for the commands of that name.
+    `old` is the present definition, None before the table exists; `protocol` is an explicitly
+    requested one, which is raised as far as the metadata needs it.  `replaces_table` skips the
+    rules on the compatibility of old and new columns; the other two are for the commands of that
+    name.
     """
     before = None if replaces_table else old
     if before is not None:
-        # A table's id stays for its life: streams know the table by it.
+        # A table's id never changes: streams identify the table by it.
         metadata = replace(metadata, id=before.metadata.id)
     rest, requested = take_protocol_properties(metadata.configuration, altering=old is not None)
     if before is None:
         rest = {**default_properties(rest), **rest}
-    _check_property_values({} if old is None else old.metadata.configuration, rest)
-    rest = {**_kept(old, protocol), **rest}
+    known = {} if old is None else old.metadata.configuration
+    _check_property_values(known, rest)
+    # A protocol without row tracking drops the feature of the kept properties.
+    if protocol is None or ROW_TRACKING_FEATURE in supported_features(protocol):
+        rest = {**{key: known[key] for key in _KEPT_PROPERTIES if key in known}, **rest}
     mapped = _mapped(
         None if before is None else before.metadata,
         replace(metadata, configuration=rest),
@@ -124,16 +126,16 @@ def defined(
 def check_protocol_change(
     old: Definition | None, protocol: Protocol, table: str, *, drops_features: bool
 ) -> None:
-    """Refuse a protocol that we cannot write, or that takes a feature away unasked."""
+    """Raise for a protocol that is not supported here, or that drops a feature unrequested."""
     check_writable(protocol, table)
     if old is not None and not drops_features:
         check_upgrade(old.protocol, protocol)
 
 
 def check_metadata(old: Definition | None, new: Definition) -> None:
-    """Refuse metadata that breaks a rule of its own.
+    """Raise for metadata that breaks a rule by itself.
 
-    A schema that stays as it was is not judged again: another engine may have been more lenient.
+    An unchanged schema is not checked again: another engine may have been more lenient.
     """
     metadata = new.metadata
     configuration = metadata.configuration
@@ -154,7 +156,10 @@ def check_metadata(old: Definition | None, new: Definition) -> None:
         check_generated_columns(metadata.schema)
         check_type_changes(metadata.schema)
         check_defaults(metadata.schema, supported_features(new.protocol), command="the commit")
-    if feed and old is not None and not _has_feed(old.metadata):
+    had_feed = old is not None and property_value(
+        old.metadata.configuration, ENABLE_CHANGE_DATA_FEED
+    )
+    if feed and old is not None and not had_feed:
         check_no_cdf_columns(metadata.schema, enabling=True)
     listed = configuration.get(STATS_COLUMNS.key)
     if listed is not None and (
@@ -165,11 +170,8 @@ def check_metadata(old: Definition | None, new: Definition) -> None:
         check_stats_columns(metadata.schema, metadata.partition_columns, listed)
     if mode is not ColumnMappingMode.NONE:
         text = configuration.get(COLUMN_MAPPING_MAX_ID.key)
-        check_columns(
-            metadata.schema,
-            mode,
-            None if text is None else parsed_value(COLUMN_MAPPING_MAX_ID, text),
-        )
+        max_id = None if text is None else parsed_value(COLUMN_MAPPING_MAX_ID, text)
+        check_columns(metadata.schema, mode, max_id)
     check_retention(configuration)
     check_properties(metadata)
     check_materialized_columns(metadata)
@@ -177,30 +179,20 @@ def check_metadata(old: Definition | None, new: Definition) -> None:
 
 
 def check_mapping_beside_feed(old: Metadata | None, new: Metadata, operation: str) -> None:
-    """Refuse to change how columns are mapped together with files while changes are recorded.
+    """Raise if column mapping changes while the change feed is on, in a commit with files.
 
-    For a commit that holds file actions: which names its change rows have would not be defined.
+    The names of columns in its change files would be undefined.
     """
     if not property_value(new.configuration, ENABLE_CHANGE_DATA_FEED):
         return
     if mapping_mode(new) is ColumnMappingMode.NONE:
         return
-    was = ColumnMappingMode.NONE if old is None else mapping_mode(old)
-    if was is not ColumnMappingMode.NONE and old is not None:
-        changes = _schema_differs(old, new) and is_rename_or_drop(old.schema, new.schema)
-    else:
-        changes = True
-    if changes:
+    if (
+        old is None
+        or mapping_mode(old) is ColumnMappingMode.NONE
+        or (_schema_differs(old, new) and is_rename_or_drop(old.schema, new.schema))
+    ):
         raise SchemaError("DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION", opName=operation)
-
-
-def mapping_mode(metadata: Metadata) -> ColumnMappingMode:
-    """How the table's columns are found in its files."""
-    return ColumnMappingMode.parse(metadata.configuration.get(COLUMN_MAPPING_MODE.key))
-
-
-def _has_feed(metadata: Metadata) -> bool:
-    return bool(property_value(metadata.configuration, ENABLE_CHANGE_DATA_FEED))
 
 
 def _schema_differs(old: Metadata, new: Metadata) -> bool:
@@ -209,17 +201,8 @@ def _schema_differs(old: Metadata, new: Metadata) -> bool:
     return old.schema_string != new.schema_string and old.schema != new.schema
 
 
-def _kept(old: Definition | None, asked: Protocol | None) -> dict[str, str | None]:
-    if old is None:
-        return {}
-    if asked is not None and ROW_TRACKING_FEATURE not in supported_features(asked):
-        return {}  # the feature that they belong to is dropped
-    configuration = old.metadata.configuration
-    return {key: configuration[key] for key in _KEPT_PROPERTIES if key in configuration}
-
-
 def _check_property_values(old: Configuration, new: Configuration) -> None:
-    """Refuse changed properties whose text is not a legal value; unknown keys are let pass."""
+    """Raise for changed properties with an illegal value; unknown keys pass."""
     for key, text in new.items():
         row = PROPERTIES.get(key)
         if row is not None and text is not None and old.get(key) != text:
@@ -229,26 +212,29 @@ def _check_property_values(old: Configuration, new: Configuration) -> None:
 def _needed_protocol(
     old: Definition | None,
     metadata: Metadata,
-    asked: Protocol | None,
+    explicit: Protocol | None,
     requested: RequestedProtocol,
 ) -> Protocol:
     if old is not None:
         return protocol_for(
-            metadata, asked or old.protocol, requested.features, requested.min_versions
+            metadata, explicit or old.protocol, requested.features, requested.min_versions
         )
     needed = protocol_for(
         metadata,
         None,
         requested.features,
         requested.min_versions,
-        # A protocol that was given in full is not raised to what others get by default.
-        default_versions=requested.default_versions if asked is None else (1, 1),
+        # An explicitly given protocol is not raised to the default versions.
+        default_versions=requested.default_versions if explicit is None else (1, 1),
     )
-    if asked is None:
-        return needed
-    if supported_features(needed) <= supported_features(asked):
-        return asked
-    return merged(asked, needed)
+    return needed if explicit is None else with_features_of(explicit, needed)
+
+
+def with_features_of(protocol: Protocol, other: Protocol) -> Protocol:
+    """`protocol`, raised to support the features of `other` if it lacks one."""
+    if supported_features(other) <= supported_features(protocol):
+        return protocol
+    return merged(protocol, other)
 
 
 def _mapped(
@@ -260,7 +246,7 @@ def _mapped(
 ) -> Metadata:
     """`new` with ids and physical names on every column, where the table maps columns.
 
-    Ids are given once in a table's life, which a replacement of `former` does not end.
+    Ids are assigned once in a table's life; a replacement of `former` continues it.
     """
     mode = mapping_mode(new)
     was = ColumnMappingMode.NONE if old is None else mapping_mode(old)
@@ -278,7 +264,7 @@ def _mapped(
         schema,
         max_id=known,
         new_uuid=new_uuid,
-        # Files that exist were written under the present names.
+        # Existing files were written under the present names.
         keep_names=old is not None and was is ColumnMappingMode.NONE,
         nested_ids=(enabled_version(new) or 0) >= 2,
     )

@@ -1,4 +1,4 @@
-"""`DeltaLog`: the public way into a table without Spark: its versions, and transactions on it.
+"""`DeltaLog`: the public API of a table without Spark: its versions, and transactions on it.
 
 >>> from pyspark_delta.kernel.protocol.actions import Metadata
 >>> log = DeltaLog.for_table("memory://doctest/a table")
@@ -17,22 +17,26 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import TypeVar, cast
 
-from pyspark_delta.errors.table import TableNotFoundError
-from pyspark_delta.kernel.log.checkpoint_writer import V2Format
+from pyspark_delta.errors import TableNotFoundError
+from pyspark_delta.kernel.log.checkpoints.writer import V2Format
 from pyspark_delta.kernel.log.segment import LogListing
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.machine import random_uuid, system_now_ms
-from pyspark_delta.kernel.scan.readable import ReadableSnapshot
+from pyspark_delta.kernel.scan.arrow_reader import ReadableSnapshot
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.resolve import canonical_uri, store_for
-from pyspark_delta.kernel.txn.commit import DEFAULT_ATTEMPTS, CommitSettings
-from pyspark_delta.kernel.txn.committer import Committer, FileSystemCommitter
+from pyspark_delta.kernel.txn.commit import (
+    DEFAULT_ATTEMPTS,
+    CommitSettings,
+    Committer,
+    FileSystemCommitter,
+)
 from pyspark_delta.kernel.txn.hooks import HookRunner, checkpoint, shared_runner
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 
 CACHE_SIZE = 256
-"""How many tables a process remembers, the one used longest ago going first."""
+"""The size of a process's cache of tables; the least recently used one is evicted first."""
 
 _Result = TypeVar("_Result")
 
@@ -62,9 +66,9 @@ class DeltaLog(TableLog):
         self.commit_settings: Callable[[], CommitSettings] = lambda: CommitSettings(
             attempts=attempts
         )
-        """What holds for the commits of a transaction, looked up when it starts."""
+        """Returns the settings for the commits of a transaction; called when it starts."""
         self.hook_seconds = 0.0
-        """How long a commit waits for the checksum and the checkpoint that follow it."""
+        """How long a commit waits, at most, for its checksum and checkpoint."""
 
     @classmethod
     def for_table(
@@ -79,11 +83,13 @@ class DeltaLog(TableLog):
         """The log of the table at `path`, which need not exist yet.
 
         One table opened twice with the same options is one object, as long as it is among the
-        last `CACHE_SIZE` that were asked for.  `fsync=False` trades durability for speed on
-        local files.  `verify_checksums=False` reads a table whose log is damaged, as far as it is
-        there: a version need not be what its checksum file says.
+        last `CACHE_SIZE` requested ones.  `fsync=False` trades durability for speed on local
+        files.  `verify_checksums=False` reads a table with a damaged log as far as possible:
+        versions are not validated against their checksum files.
         """
-        options = _digest(storage_options)
+        # A digest of the options, because they may hold secrets.
+        items = repr(sorted((storage_options or {}).items()))
+        options = hashlib.sha256(items.encode()).hexdigest()
         key = (cls, canonical_uri(os.fspath(path)), options, now_ms, fsync, verify_checksums)
         with _LOCK:
             log = _CACHE.get(key)
@@ -97,13 +103,13 @@ class DeltaLog(TableLog):
 
     @staticmethod
     def clear_cache() -> None:
-        """Forget every table; logs that somebody holds go on working."""
+        """Clear the cache of logs; existing objects continue to work."""
         with _LOCK:
             _CACHE.clear()
 
     @property
     def snapshot(self) -> ReadableSnapshot:
-        """The newest version as of the last look; the first one looks."""
+        """The newest version as of the last refresh; the first call loads it."""
         return cast("ReadableSnapshot", super().snapshot)
 
     def update(self) -> ReadableSnapshot:
@@ -123,10 +129,10 @@ class DeltaLog(TableLog):
         return cast("ReadableSnapshot", found)
 
     def start_transaction(self, *, time_zone: str = "UTC") -> OptimisticTransaction:
-        """A transaction on the newest version, or on nothing where there is no table yet.
+        """A transaction on the newest version, or without a version if there is no table yet.
 
-        `time_zone` is where it takes partition values to be written that are timestamps and do not
-        say so; it must be the zone that the reader's scans have.
+        `time_zone` is that of timestamps without a zone among partition values; it must be the
+        zone of the reader's scans.
         """
         try:
             return self.transaction_on(self.update(), time_zone=time_zone)
@@ -138,7 +144,7 @@ class DeltaLog(TableLog):
     ) -> OptimisticTransaction:
         """A transaction on a version that was read before, by another process perhaps.
 
-        What others committed since is checked at the commit, as always.  `time_zone` is as in
+        Commits of others since then are checked at the commit, as always.  `time_zone` is as in
         `start_transaction`.
         """
         return OptimisticTransaction(
@@ -154,7 +160,7 @@ class DeltaLog(TableLog):
         )
 
     def with_new_transaction(self, function: Callable[[OptimisticTransaction], _Result]) -> _Result:
-        """What `function` gives for a transaction of its own; committing is its part."""
+        """The result of `function` for a new transaction, which `function` commits."""
         return function(self.start_transaction())
 
     def checkpoint(
@@ -173,7 +179,7 @@ class DeltaLog(TableLog):
         checkpoint(self, chosen, part_size=part_size, v2_format=v2_format)
 
     def wait_for_hooks(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for checkpoints and what else follows commits; whether all of it is done."""
+        """Wait for checkpoints and all other hooks; returns whether all are done."""
         return self._hooks.flush(timeout_seconds)
 
     def __repr__(self) -> str:
@@ -183,9 +189,3 @@ class DeltaLog(TableLog):
 _Key = tuple[type[DeltaLog], str, str, Callable[[], int], bool, bool]
 _CACHE: OrderedDict[_Key, DeltaLog] = OrderedDict()
 _LOCK = Lock()
-
-
-def _digest(storage_options: Mapping[str, str] | None) -> str:
-    """A key for options that does not show them: they may hold secrets."""
-    items = sorted((storage_options or {}).items())
-    return hashlib.sha256(repr(items).encode()).hexdigest()

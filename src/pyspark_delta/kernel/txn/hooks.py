@@ -1,8 +1,8 @@
-"""After a commit: version checksum, checkpoint, log clean-up, log compaction, manifests.
+"""Post-commit hooks: version checksum, checkpoint, log clean-up, log compaction, manifests.
 
-The commit stands whatever happens here, and nobody need wait for it: a hook that fails is logged,
-and the next commit makes good.  Which hook runs when is a table; who runs them is a `HookRunner`,
-by default one thread of the process.
+Hooks cannot fail a commit, and no writer need wait for them: a hook that fails is logged, and the
+next commit makes good.  A table has the hooks and their conditions; a `HookRunner` runs them, by
+default in one thread of the process.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import time
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, field
 from threading import Condition, Lock, Thread, current_thread
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from pyspark_delta.errors.storage import FileMissingError
-from pyspark_delta.errors.table import CorruptLogError, PostCommitHookError
-from pyspark_delta.kernel.log.checkpoint_writer import CheckpointContent, V2Format, write_checkpoint
+from pyspark_delta.errors import CorruptLogError, FileMissingError, PostCommitHookError
+from pyspark_delta.kernel.log.checkpoints.writer import (
+    CheckpointContent,
+    V2Format,
+    write_checkpoint,
+)
 from pyspark_delta.kernel.log.checksum import (
     MOST_FILES,
     VersionChecksum,
@@ -32,13 +33,10 @@ from pyspark_delta.kernel.log.checksum import (
     write_checksum,
 )
 from pyspark_delta.kernel.log.cleanup import run_cleanup
-from pyspark_delta.kernel.log.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.compaction import write_compaction
+from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.integrity import INTEGRITY, check_version
-from pyspark_delta.kernel.log.last_checkpoint import (
-    read_last_checkpoint,
-    write_last_checkpoint,
-)
+from pyspark_delta.kernel.log.last_checkpoint import read_last_checkpoint, write_last_checkpoint
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.symlink_manifests import update_manifests
 from pyspark_delta.kernel.log.table_log import TableLog
@@ -65,15 +63,15 @@ from pyspark_delta.kernel.txn.commit import CommitSettings
 logger = logging.getLogger(__name__)
 
 EXIT_SECONDS = 30.0
-"""How long a process that ends waits for its hooks."""
+"""How long a process waits for its hooks at exit."""
 
-# How far back a checksum to go on from is looked for.
+# The most versions to go back for a checksum to advance.
 _MOST_STEPS_BACK = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CommitEvent:
-    """A commit that was made: its lines, and what the table is after it.
+    """A successful commit: its lines, and the table after it.
 
     `snapshot` is None when other commits have followed already; `actions` are empty for a commit
     that was too large to keep.
@@ -90,26 +88,44 @@ class CommitEvent:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One row: a name for the log, when it runs, and what it does."""
+    """One row: a hook's name for logging, its condition, and its function."""
 
     name: str
     is_due: Callable[[CommitEvent], bool]
     run: Callable[[CommitEvent], None]
-    # An older event need not be served once a newer one of the same table waits.
+    # An older event may be skipped once a newer one of the same table is queued.
     newest_only: bool = False
-    # Whoever commits waits for it: what it writes is a part of the result.
+    # The committing thread waits for it: its output is a part of the result.
     in_line: bool = False
+
+    def attempt(self, event: CommitEvent) -> None:
+        """Run it if it is due; a failure is logged."""
+        try:
+            if self.is_due(event):
+                self.run(event)
+        except Exception as error:
+            failure = PostCommitHookError(
+                "DELTA_POST_COMMIT_HOOK_FAILED",
+                version=event.version,
+                name=f"the {self.name}",
+                message=error,
+            )
+            logger.warning("%s: %s", event.log.store.root_uri, failure)
+            logger.debug("%s failed", self.name, exc_info=error)
+
+    def is_certainly_due(self, event: CommitEvent) -> bool:
+        """Whether it is due; no, if that cannot be decided."""
+        try:
+            return self.is_due(event)
+        except Exception:
+            return False
 
 
 def checkpoint(
-    log: TableLog,
-    snapshot: Snapshot,
-    *,
-    part_size: int | None = None,
-    v2_format: V2Format = "json",
+    log: TableLog, snapshot: Snapshot, *, part_size: int | None = None, v2_format: V2Format = "json"
 ) -> None:
     """Write the checkpoint of a version, and the hint that leads to it."""
-    # A feature that we do not know may put into checkpoints what we would leave out.
+    # An unknown feature may require content in checkpoints that would be left out here.
     check_writable(snapshot.protocol, log.store.root_uri)
     content = CheckpointContent(
         version=snapshot.version,
@@ -137,14 +153,12 @@ def checkpoint(
 
 def is_checkpoint_due(event: CommitEvent) -> bool:
     """Whether the table's interval ends with this version."""
-    configuration = event.metadata.configuration
-    interval = property_value(configuration, CHECKPOINT_INTERVAL)
+    interval = property_value(event.metadata.configuration, CHECKPOINT_INTERVAL)
     return event.version != 0 and event.version % interval == 0
 
 
 def _checksum_of(snapshot: Snapshot, actions: tuple[Action, ...]) -> VersionChecksum:
-    configuration = snapshot.metadata.configuration
-    has_own_time = property_value(configuration, ENABLE_IN_COMMIT_TIMESTAMPS)
+    has_own_time = property_value(snapshot.metadata.configuration, ENABLE_IN_COMMIT_TIMESTAMPS)
     is_short = snapshot.num_files <= MOST_FILES
     return checksum_of(
         snapshot.adds if is_short else snapshot.files_with(["size", "deletionVector"]),
@@ -158,28 +172,27 @@ def _checksum_of(snapshot: Snapshot, actions: tuple[Action, ...]) -> VersionChec
 
 
 class _Maintenance:
-    """Checksums, each from the one before it, and the checkpoints that prove them.
+    """Writes checksums, each computed from the one before it, and checkpoints, which verify them.
 
-    The last checksum of each log is kept.  One that a checkpoint found wrong is not gone on from:
-    the next checkpoint starts afresh.
+    The last checksum of each log is cached.  One that a checkpoint found wrong is not advanced:
+    the next checkpoint computes a new one.
     """
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[TableLog, tuple[int, VersionChecksum]]
-        self._known = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[TableLog, tuple[int, VersionChecksum]] = WeakKeyDictionary()
         self._wrong: WeakKeyDictionary[TableLog, int] = WeakKeyDictionary()
 
     def run_checkpoint(self, event: CommitEvent) -> None:
         """Write a checkpoint, and the checksum if that is missing."""
         log, store = event.log, event.log.store
-        # Not the log's own object: whoever commits next would wait while its files are loaded.
+        # Not the log's own snapshot: the next commit would wait while its files are loaded.
         if event.snapshot is not None and event.snapshot.is_loaded:
             snapshot = copy(event.snapshot)
         else:
             snapshot = log.snapshot_type.load(store, event.version, now_ms=log.now_ms)
         known = read_checksum(store, event.version)
         try:
-            # A version that this process itself made was not held against its checksum before.
+            # A version that this process made has not been validated against its checksum before.
             if known is not None:
                 check_version(store, event.version, known, None, snapshot.file_state)
             checkpoint(log, snapshot, part_size=event.settings.checkpoint_part_size)
@@ -192,7 +205,7 @@ class _Maintenance:
             write_checksum(store, event.version, _checksum_of(snapshot, event.actions))
 
     def run_checksum(self, event: CommitEvent) -> None:
-        """Write the checksum of a version, where it can be told from the one before."""
+        """Write the checksum of a version, if it can be computed from the one before."""
         log, version = event.log, event.version
         if not event.actions:
             return  # the first checkpoint counts its files
@@ -207,7 +220,7 @@ class _Maintenance:
         write_checksum(log.store, version, found)
 
     def _before(self, log: TableLog, version: int) -> VersionChecksum | None:
-        """The checksum of the version before, made from an older one where it is missing."""
+        """The checksum of the version before, computed from an older one where it is missing."""
         known = self._known.get(log)
         if known is not None and known[0] == version - 1:
             return known[1]
@@ -215,23 +228,23 @@ class _Maintenance:
         for start in range(version - 1, oldest - 1, -1):
             found = read_checksum(log.store, start)
             if found is not None:
-                return self._replayed(log, found, start + 1, version)
+                return _replayed(log, found, range(start + 1, version))
         return None
 
-    def _replayed(
-        self, log: TableLog, checksum: VersionChecksum, start: int, stop: int
-    ) -> VersionChecksum | None:
-        current: VersionChecksum | None = checksum
-        for version in range(start, stop):
-            path = commit_path(version)
-            try:
-                actions = tuple(actions_from_json(path, log.store.read(path)))
-            except FileMissingError:
-                return None
-            current = _advanced(log, current, actions)
-            if current is None:
-                return None
-        return current
+
+def _replayed(
+    log: TableLog, checksum: VersionChecksum, versions: Iterable[int]
+) -> VersionChecksum | None:
+    current: VersionChecksum | None = checksum
+    for path in map(commit_path, versions):
+        try:
+            actions = tuple(actions_from_json(path, log.store.read(path)))
+        except FileMissingError:
+            return None
+        current = _advanced(log, current, actions)
+        if current is None:
+            return None
+    return current
 
 
 def _advanced(
@@ -240,9 +253,9 @@ def _advanced(
     info = _info(actions)
     return advance_checksum(
         previous,
-        adds=[action for action in actions if isinstance(action, AddFile)],
-        removes=[action for action in actions if isinstance(action, RemoveFile)],
-        others=[action for action in actions if not isinstance(action, AddFile | RemoveFile)],
+        adds=[a for a in actions if isinstance(a, AddFile)],
+        removes=[a for a in actions if isinstance(a, RemoveFile)],
+        others=[a for a in actions if not isinstance(a, AddFile | RemoveFile)],
         root_uri=log.store.root_uri,
         operation=info.operation,
         txn_id=info.txn_id,
@@ -250,13 +263,12 @@ def _advanced(
 
 
 def _info(actions: tuple[Action, ...]) -> CommitInfo:
-    found = (action for action in actions if isinstance(action, CommitInfo))
-    return next(found, CommitInfo())
+    return next((a for a in actions if isinstance(a, CommitInfo)), CommitInfo())
 
 
 def _is_cleanup_due(event: CommitEvent) -> bool:
-    configuration = event.metadata.configuration
-    return is_checkpoint_due(event) and property_value(configuration, ENABLE_EXPIRED_LOG_CLEANUP)
+    is_enabled = property_value(event.metadata.configuration, ENABLE_EXPIRED_LOG_CLEANUP)
+    return is_enabled and is_checkpoint_due(event)
 
 
 def _run_cleanup(event: CommitEvent) -> None:
@@ -264,10 +276,10 @@ def _run_cleanup(event: CommitEvent) -> None:
 
 
 class _Manifests:
-    """Keeps manifests up to date where a table asks for them.
+    """Keeps manifests up to date where a table's property enables them.
 
-    They follow the newest version, one update after the other, so that commits in several threads
-    leave none that is older than another's.
+    Updates are serial and for the newest version, so that commits in several threads do not replace
+    newer manifests by older ones.
     """
 
     def __init__(self) -> None:
@@ -288,16 +300,12 @@ class _Manifests:
 
 
 def _touched_partitions(actions: tuple[Action, ...]) -> list[StringMap] | None:
-    """Partition values of the files in a commit; None when they may be any."""
+    """Partition values of the files in a commit; None when they are unknown."""
     if not actions or any(isinstance(action, Metadata) for action in actions):
         return None
-    touched: list[StringMap] = []
-    for action in actions:
-        if isinstance(action, AddFile | RemoveFile):
-            if action.partition_values is None:
-                return None
-            touched.append(action.partition_values)
-    return touched
+    values = [a.partition_values for a in actions if isinstance(a, AddFile | RemoveFile)]
+    known = [each for each in values if each is not None]
+    return known if len(known) == len(values) else None
 
 
 def compaction_hook(every: int) -> Hook:
@@ -307,10 +315,6 @@ def compaction_hook(every: int) -> Hook:
         write_compaction(event.log.store, event.version - every + 1, event.version)
 
     return Hook("log compaction", lambda event: (event.version + 1) % every == 0, run)
-
-
-def _writes_checksum(event: CommitEvent) -> bool:
-    return event.settings.writes_checksum
 
 
 def default_hooks() -> tuple[Hook, ...]:
@@ -329,57 +333,23 @@ def default_hooks() -> tuple[Hook, ...]:
     )
 
 
-class HookRunner(ABC):
-    """Runs hooks.  Two promises: `submit` does not raise, and in the default runner waits for no
-    hook that is not `in_line`; the other hooks of one table run in the order of its versions.
+class HookRunner:
+    """Runs hooks in one thread, which starts with the first commit.
+
+    Two promises: `submit` does not raise, and waits only for hooks that are `in_line`; the other
+    hooks of one table run in the order of its versions.
     """
 
     def __init__(self, hooks: tuple[Hook, ...] | None = None) -> None:
         self._hooks = default_hooks() if hooks is None else hooks
+        self._reset()
+        # A forked child has the queue but not the thread; the parent runs the queued hooks.
+        os.register_at_fork(after_in_child=self._reset)
 
     def add(self, hook: Hook) -> None:
         """Run one more hook after every commit from now on; once, however often it is added."""
         if hook not in self._hooks:
             self._hooks = (*self._hooks, hook)
-
-    @abstractmethod
-    def submit(self, event: CommitEvent) -> None:
-        """See to it that the hooks of a commit run."""
-
-    @abstractmethod
-    def flush(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for what was submitted; whether all of it is done."""
-
-    @abstractmethod
-    def wait_for(self, event: CommitEvent, timeout_seconds: float) -> bool:
-        """Wait for the hooks of one commit; whether they are done."""
-
-
-class InlineRunner(HookRunner):
-    """Runs hooks at once, in the caller's thread: for tests, and for scripts that end soon."""
-
-    def submit(self, event: CommitEvent) -> None:
-        """See HookRunner."""
-        for hook in self._hooks:
-            _run_guarded(hook, event)
-
-    def flush(self, timeout_seconds: float | None = None) -> bool:
-        """See HookRunner; nothing is ever left over."""
-        return True
-
-    def wait_for(self, event: CommitEvent, timeout_seconds: float) -> bool:
-        """See HookRunner; done before anybody can ask."""
-        return True
-
-
-class BackgroundRunner(HookRunner):
-    """Runs hooks in one thread, which starts with the first commit and waits for more."""
-
-    def __init__(self, hooks: tuple[Hook, ...] | None = None) -> None:
-        super().__init__(hooks)
-        self._reset()
-        # A forked child has the queue but not the thread; what is queued is the parent's to do.
-        os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
         self._changed = Condition()
@@ -388,10 +358,10 @@ class BackgroundRunner(HookRunner):
         self._thread: Thread | None = None
 
     def submit(self, event: CommitEvent) -> None:
-        """See HookRunner."""
+        """Run the hooks of a commit, now or later."""
         for hook in self._hooks:
             if hook.in_line:
-                _run_guarded(hook, event)
+                hook.attempt(event)
         with self._changed:
             self._waiting.append(event)
             if self._thread is None:
@@ -400,14 +370,17 @@ class BackgroundRunner(HookRunner):
             self._changed.notify_all()
 
     def flush(self, timeout_seconds: float | None = None) -> bool:
-        """See HookRunner."""
+        """Wait for all submitted events; returns whether all are done."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: not self._waiting and self._running is None, timeout_seconds
             )
 
     def wait_for(self, event: CommitEvent, timeout_seconds: float) -> bool:
-        """See HookRunner; a hook that commits does not wait for itself."""
+        """Wait for the hooks of one commit; returns whether they are done.
+
+        A hook that commits does not wait for itself.
+        """
         with self._changed:
             if self._thread is current_thread():
                 return False
@@ -424,70 +397,42 @@ class BackgroundRunner(HookRunner):
                 event = self._waiting.popleft()
                 self._running = event
             self._run(event)
-            del event  # an idle worker keeps no table alive
+            del event  # an idle worker must not keep a table alive
 
     def _run(self, event: CommitEvent) -> None:
         # Decided once: when a checkpoint is written the next may be due already, and the clean-up
-        # behind it would wait for a pause that a busy table never makes.
+        # after it would wait for a pause that a busy table never has.
         is_overtaken: bool | None = None
         for hook in self._hooks:
             if hook.in_line:
                 continue
-            if hook.newest_only and _is_due(hook, event):
+            if hook.newest_only and hook.is_certainly_due(event):
                 if is_overtaken is None:
                     is_overtaken = self._has_newer(hook, event)
                 if is_overtaken:
                     continue
-            _run_guarded(hook, event)
+            hook.attempt(event)
 
     def _has_newer(self, hook: Hook, event: CommitEvent) -> bool:
         with self._changed:
             later = [other for other in self._waiting if other.log is event.log]
-        return any(_is_due(hook, other) for other in later)
+        return any(hook.is_certainly_due(other) for other in later)
 
 
-def _is_due(hook: Hook, event: CommitEvent) -> bool:
-    try:
-        return hook.is_due(event)
-    except Exception:
-        return False
-
-
-def _run_guarded(hook: Hook, event: CommitEvent) -> None:
-    try:
-        if hook.is_due(event):
-            hook.run(event)
-    except Exception as error:
-        failure = PostCommitHookError(
-            "DELTA_POST_COMMIT_HOOK_FAILED",
-            version=event.version,
-            name=f"the {hook.name}",
-            message=error,
-        )
-        logger.warning("%s: %s", event.log.store.root_uri, failure)
-        logger.debug("%s failed", hook.name, exc_info=error)
-
-
-_shared: BackgroundRunner | None = None
+_shared: HookRunner | None = None
 _shared_lock = Lock()
 
 
 def shared_runner() -> HookRunner:
-    """The process's own runner; what it has left to do at the end is waited for, not for ever."""
+    """The process's runner; the process's exit waits for its queue, for a limited time."""
     global _shared
     with _shared_lock:
         if _shared is None:
-            _shared = BackgroundRunner()
+            _shared = HookRunner()
             atexit.register(_finish, _shared)
         return _shared
 
 
-def flush_hooks(timeout_seconds: float | None = None) -> bool:
-    """Wait for all hooks of this process; whether they are done."""
-    return _shared is None or _shared.flush(timeout_seconds)
-
-
-def _finish(runner: BackgroundRunner) -> None:
-    started = time.monotonic()
+def _finish(runner: HookRunner) -> None:
     if not runner.flush(EXIT_SECONDS):
-        logger.warning("post-commit work was left undone after %.0f s", time.monotonic() - started)
+        logger.warning("post-commit work was left undone after %.0f s", EXIT_SECONDS)

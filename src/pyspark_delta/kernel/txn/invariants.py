@@ -1,7 +1,7 @@
-"""What must hold of the actions of one commit before any of them is written.
+"""Checks of the actions of one commit before any of them is written.
 
-Every check looks at actions and definitions alone, and raises InvalidActionsError (or the error
-of the rule that is broken); none changes anything.  PROTOCOL.md, "Actions".
+Every check reads actions and definitions alone, and raises InvalidActionsError (or the error of the
+broken rule); none changes anything.  PROTOCOL.md, "Actions".
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from pyspark_delta.errors.table import AppendOnlyError, InvalidActionsError, SchemaError
-from pyspark_delta.kernel.log.frames import file_key
+from pyspark_delta.errors import AppendOnlyError, InvalidActionsError, SchemaError
+from pyspark_delta.kernel.log.frames.file_actions import file_key
 from pyspark_delta.kernel.protocol.actions import (
     Action,
     AddCDCFile,
@@ -33,10 +33,12 @@ from pyspark_delta.kernel.protocol.properties import (
     ENABLE_DELETION_VECTORS,
     property_value,
 )
+from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.storage.uris import resolve_action_path
-from pyspark_delta.kernel.txn.definition import Definition, mapping_mode
+from pyspark_delta.kernel.txn.definition import Definition
+from pyspark_delta.kernel.txn.isolation import Traits
+from pyspark_delta.kernel.txn.prepared import vector_id
 from pyspark_delta.kernel.txn.reads import ReadSet
-from pyspark_delta.kernel.txn.traits import Traits
 
 _F = TypeVar("_F", AddFile, RemoveFile, AddCDCFile)
 _WRITABLE = (AddFile, RemoveFile, AddCDCFile, Metadata, Protocol, SetTransaction, DomainMetadata)
@@ -45,24 +47,24 @@ _PLAIN_PATH = re.compile(r"\w[\w=-]*(?:[./ ][\w=-]+)*")
 
 
 def check_kinds(actions: Iterable[Action]) -> None:
-    """Refuse actions that are not a caller's to write, and more than one that is unique."""
-    counts: dict[type[Action], int] = {}
+    """Raise for actions that callers may not write, and for repeated unique ones."""
+    unique: set[type[Action]] = set()
     for action in actions:
         if isinstance(action, CommitInfo):
             raise _invalid("the commit writes its commitInfo itself")
         if not isinstance(action, _WRITABLE):
             raise _invalid(f"{type(action).__name__} belongs into checkpoints")
-        counts[type(action)] = counts.get(type(action), 0) + 1
-    for kind in (Metadata, Protocol):
-        if counts.get(kind, 0) > 1:
-            raise _invalid(f"{kind.__name__} can change once in a commit")
+        if isinstance(action, Metadata | Protocol):
+            if type(action) in unique:
+                raise _invalid(f"{type(action).__name__} can change once in a commit")
+            unique.add(type(action))
 
 
 def check_actions(
     actions: Sequence[Action], definition: Definition, root_uri: str, traits: Traits
 ) -> None:
-    """Every rule on the actions of a commit that leaves the table as `definition`."""
-    adds = [action for action in actions if isinstance(action, AddFile)]
+    """Check the actions of a commit after which the table has `definition`."""
+    adds = [a for a in actions if isinstance(a, AddFile)]
     check_no_duplicates(actions, root_uri)
     check_partitions(actions, definition.metadata)
     check_vectors(adds, definition, traits)
@@ -77,9 +79,9 @@ def check_actions(
 
 
 def check_no_duplicates(actions: Iterable[Action], root_uri: str) -> None:
-    """Refuse a path that is added twice, removed twice, or both with the same vector.
+    """Raise if a path is added twice, removed twice, or added and removed with the same vector.
 
-    A remove and an add of one path with different vectors is how a vector is replaced.
+    A remove and an add of one path with different vectors replace a vector.
     """
     added: dict[str, AddFile] = {}
     removed: dict[str, RemoveFile] = {}
@@ -88,12 +90,12 @@ def check_no_duplicates(actions: Iterable[Action], root_uri: str) -> None:
         if isinstance(action, AddFile):
             _check_once(action, _safe_key(action.path, root_uri), added)
         elif isinstance(action, RemoveFile):
-            # A file that should not be there must be removable whatever its name.
+            # An illegal file must be removable whatever its name.
             _check_once(action, _key(action.path, root_uri), removed)
         elif isinstance(action, AddCDCFile):
             _check_once(action, _safe_key(action.path, root_uri), changes)
     for key in added.keys() & removed.keys():
-        if _vector_id(added[key]) == _vector_id(removed[key]):
+        if vector_id(added[key].deletion_vector) == vector_id(removed[key].deletion_vector):
             raise InvalidActionsError(
                 "DELTA_DUPLICATE_ACTIONS_FOUND",
                 actionType="add and remove",
@@ -103,7 +105,7 @@ def check_no_duplicates(actions: Iterable[Action], root_uri: str) -> None:
 
 
 def check_partitions(actions: Iterable[Action], metadata: Metadata) -> None:
-    """Refuse files whose partition values are not exactly those of the partition columns."""
+    """Raise for files whose partition values are not exactly those of the partition columns."""
     mode = mapping_mode(metadata)
     columns = {physical_name(f, mode) for f in metadata.partition_schema}
     for action in actions:
@@ -116,7 +118,7 @@ def check_partitions(actions: Iterable[Action], metadata: Metadata) -> None:
 
 
 def check_vectors(adds: Iterable[AddFile], definition: Definition, traits: Traits) -> None:
-    """Refuse deletion vectors where the table takes none, and statistics that hide their rows."""
+    """Raise for vectors where the table allows none, and for statistics that ignore them."""
     with_vectors = [add for add in adds if add.deletion_vector is not None]
     if not with_vectors:
         return
@@ -127,47 +129,45 @@ def check_vectors(adds: Iterable[AddFile], definition: Definition, traits: Trait
     for add in with_vectors:
         if add.num_records is None:
             raise InvalidActionsError("DELTA_DELETION_VECTOR_MISSING_NUM_RECORDS")
-        # An absent `tightBounds` means true, so it must be there and say no.
+        # An absent `tightBounds` means true, so it must be present and false.
         tight = json.loads(add.stats or "{}").get("tightBounds")
         if tight is not False and not traits.readds_files:
             raise InvalidActionsError("DELTA_ADDING_DELETION_VECTORS_WITH_TIGHT_BOUNDS_DISALLOWED")
 
 
 def check_touched_rows(actions: Sequence[Action], reads: ReadSet) -> None:
-    """Refuse vectors that take more or fewer rows out of a file than the transaction was told."""
+    """Raise if a vector deletes more or fewer rows of a file than the transaction recorded."""
     if not reads.touched:
         return
-    removed, added = (
-        {
-            _key(action.path, reads.root_uri): action
-            for action in actions
-            if isinstance(action, kind)
-        }
-        for kind in (RemoveFile, AddFile)
-    )
-    for path in reads.touched.keys() & removed.keys() & added.keys():
-        taken = _num_deleted(added[path]) - _num_deleted(removed[path])
-        told = reads.touched[path].changed.cardinality
-        if taken != told:
-            raise _invalid(f"the vector of {path} takes out {taken} rows, but {told} were touched")
-
-
-def check_change_files(actions: Iterable[Action]) -> None:
-    """Refuse change files in a commit that changes no data: nobody would read them."""
-    has_change_files = changes_data = False
+    before: dict[str, int] = {}
+    after: dict[str, int] = {}
     for action in actions:
-        if isinstance(action, AddCDCFile):
-            has_change_files = True
-            if action.data_change:
-                raise _invalid("a change file is not a part of the table (dataChange is true)")
-        elif isinstance(action, AddFile | RemoveFile):
-            changes_data = changes_data or action.data_change
-    if has_change_files and not changes_data:
+        if isinstance(action, AddFile | RemoveFile):
+            deleted = after if isinstance(action, AddFile) else before
+            vector = action.deletion_vector
+            key = _key(action.path, reads.root_uri)
+            deleted[key] = 0 if vector is None else vector.cardinality
+    for path in reads.touched.keys() & before.keys() & after.keys():
+        taken = after[path] - before[path]
+        touched = reads.touched[path].changed.cardinality
+        if taken != touched:
+            raise _invalid(
+                f"the vector of {path} takes out {taken} rows, but {touched} were touched"
+            )
+
+
+def check_change_files(actions: Sequence[Action]) -> None:
+    """Raise for change files in a commit that changes no data: no reader would use them."""
+    change_files = [a for a in actions if isinstance(a, AddCDCFile)]
+    if any(file.data_change for file in change_files):
+        raise _invalid("a change file is not a part of the table (dataChange is true)")
+    changes_data = any(isinstance(a, AddFile | RemoveFile) and a.data_change for a in actions)
+    if change_files and not changes_data:
         raise _invalid("there are change files, but no file action changes data")
 
 
 def check_append_only(actions: Iterable[Action], metadata: Metadata, table: str) -> None:
-    """Refuse to remove data from a table that takes appends only."""
+    """Raise for data removed from an append-only table."""
     if not property_value(metadata.configuration, APPEND_ONLY):
         return
     if any(isinstance(action, RemoveFile) and action.data_change for action in actions):
@@ -177,7 +177,7 @@ def check_append_only(actions: Iterable[Action], metadata: Metadata, table: str)
 
 
 def without_repeated_transactions(actions: Iterable[Action]) -> tuple[Action, ...]:
-    """`actions` with each application's version once; refused when it has two."""
+    """`actions` with each application's version once; raises when it has two."""
     versions: dict[str, int] = {}
     kept: list[Action] = []
     for action in actions:
@@ -211,17 +211,8 @@ def _key(path: str, root_uri: str) -> str:
 
 
 def _safe_key(path: str, root_uri: str) -> str:
-    """As `_key`; UnsafePathError for a path that readers would refuse."""
+    """As `_key`; UnsafePathError for a path that readers would reject."""
     return path if _PLAIN_PATH.fullmatch(path) else resolve_action_path(path, root_uri).path
-
-
-def _num_deleted(action: Action) -> int:
-    vector = action.deletion_vector if isinstance(action, AddFile | RemoveFile) else None
-    return 0 if vector is None else vector.cardinality
-
-
-def _vector_id(action: AddFile | RemoveFile) -> str | None:
-    return None if action.deletion_vector is None else action.deletion_vector.unique_id
 
 
 def _invalid(reason: str) -> InvalidActionsError:

@@ -1,16 +1,23 @@
-"""Everything before the first attempt: checks, derived actions, `commitInfo`.
+"""Prepare a commit for its first attempt: checks, derived actions, `commitInfo`.
 
-`prepare` turns what a transaction did into a commit that can be written as the next version, or
-raises before anything is.  It reads no file of the table and depends on nothing but its argument,
-so that the same draft gives the same commit.
+`prepare` turns a transaction's draft into a commit that can be written as the next version, or
+raises before anything is written.  It reads no file of the table and depends on nothing but its
+argument, so that the same draft gives the same commit.
+
+A large commit is streamed, with a small batch of its actions in memory at a time.  Each batch is
+checked by itself.  The caller guarantees that no path occurs in two batches: the check would need
+every path in memory, which the stream avoids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
+from tempfile import SpooledTemporaryFile
 
-from pyspark_delta.errors.table import InvalidActionsError, PropertyError, SchemaError
+from pyspark_delta.errors import InvalidActionsError, PropertyError, SchemaError
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.actions import (
     Action,
@@ -21,13 +28,12 @@ from pyspark_delta.kernel.protocol.actions import (
     Protocol,
     RemoveFile,
 )
-from pyspark_delta.kernel.protocol.domains import row_id_high_water_mark, row_tracking_domain
-from pyspark_delta.kernel.protocol.feature_upgrade import merged
-from pyspark_delta.kernel.protocol.features import (
-    check_writable,
-    is_supported,
-    supported_features,
+from pyspark_delta.kernel.protocol.commit_times import (
+    enablement_properties,
+    next_in_commit_timestamp,
 )
+from pyspark_delta.kernel.protocol.domains import row_id_high_water_mark, row_tracking_domain
+from pyspark_delta.kernel.protocol.features import check_writable, is_supported
 from pyspark_delta.kernel.protocol.identity_columns import (
     SCHEMA_UPDATE_TAG,
     is_identity_only_change,
@@ -42,15 +48,13 @@ from pyspark_delta.kernel.protocol.properties import (
     property_value,
 )
 from pyspark_delta.kernel.protocol.row_tracking import NO_MARK, assign_row_ids, assigns_row_ids
-from pyspark_delta.kernel.protocol.timestamps import (
-    enablement_properties,
-    next_in_commit_timestamp,
-)
+from pyspark_delta.kernel.txn.commit_stats import Tally
 from pyspark_delta.kernel.txn.definition import (
     Definition,
     check_mapping_beside_feed,
     check_protocol_change,
     defined,
+    with_features_of,
 )
 from pyspark_delta.kernel.txn.invariants import (
     check_actions,
@@ -59,17 +63,21 @@ from pyspark_delta.kernel.txn.invariants import (
     check_touched_rows,
     without_repeated_transactions,
 )
-from pyspark_delta.kernel.txn.isolation import level_for, table_level
-from pyspark_delta.kernel.txn.prepared import PreparedCommit
+from pyspark_delta.kernel.txn.isolation import IsolationLevel, level_for, traits_of
+from pyspark_delta.kernel.txn.prepared import PreparedCommit, with_adds
 from pyspark_delta.kernel.txn.reads import ReadSet
-from pyspark_delta.kernel.txn.traits import traits_of
 
+ACTIONS_AT_ONCE = 1024
+"""The number of actions in memory at a time."""
+
+_IN_MEMORY_BYTES = 8 << 20
+_CHUNK_BYTES = 1 << 20
 REMOVE_COLUMN_MAPPING = "REMOVE COLUMN MAPPING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What a transaction did, and what its caller asks to commit.
+    """The state of a transaction, and the actions that its caller commits.
 
     `snapshot` is None for a table that does not exist yet.  `metadata` and `protocol` are the new
     ones, if any; `metadata` has been through `defined` already.
@@ -92,13 +100,8 @@ class Draft:
 
     @property
     def read_version(self) -> int:
-        """The version that was read; -1 when there was none."""
+        """The version that was read; -1 for a new table."""
         return -1 if self.snapshot is None else self.snapshot.version
-
-    @property
-    def old(self) -> Definition | None:
-        """What the table was when it was read."""
-        return definition_of(self.snapshot)
 
 
 def definition_of(snapshot: Snapshot | None) -> Definition | None:
@@ -109,9 +112,9 @@ def definition_of(snapshot: Snapshot | None) -> Definition | None:
 
 
 def prepare(draft: Draft) -> PreparedCommit:
-    """The commit that `draft` asks for, checked and complete."""
+    """The commit of `draft`, checked and complete."""
     traits = traits_of(draft.operation.name)
-    old = draft.old
+    old = definition_of(draft.snapshot)
     given = without_repeated_transactions(draft.actions)
     check_kinds(given)
     new, own_actions = _definition(draft, old, given)
@@ -125,7 +128,7 @@ def prepare(draft: Draft) -> PreparedCommit:
     has_files = any(isinstance(action, FileAction) for action in others)
     has_metadata = any(isinstance(action, Metadata) for action in own_actions)
     if has_files or has_metadata:
-        # Readers of those formats would go on with files that VACUUM then deletes.
+        # Readers of those formats would keep using files that VACUUM then deletes.
         check_universal_formats(new.metadata.configuration)
     if has_files and has_metadata:
         old_metadata = None if old is None else old.metadata
@@ -136,9 +139,7 @@ def prepare(draft: Draft) -> PreparedCommit:
         version=draft.read_version + 1,
         operation=draft.operation,
         isolation=level_for(
-            table_level(new.metadata),
-            (*own_actions, *numbered),
-            changes_data=draft.operation.changes_data,
+            new.metadata, (*own_actions, *numbered), changes_data=draft.operation.changes_data
         ),
         reads=draft.reads,
         protocol=new.protocol,
@@ -154,16 +155,8 @@ def prepare(draft: Draft) -> PreparedCommit:
     return _with_commit_info(draft, prepared)
 
 
-def is_blind_append(actions: tuple[Action, ...], reads: ReadSet) -> bool:
-    """Whether every file action is an add and no file was looked at."""
-    files_are_adds = all(
-        isinstance(action, AddFile) for action in actions if isinstance(action, FileAction)
-    )
-    return files_are_adds and reads.is_empty
-
-
 def enables_in_commit_timestamps(old: Metadata | None, new: Metadata) -> bool:
-    """Whether a table with commits that have no time inside starts to have them."""
+    """Whether a table with existing commits enables in-commit timestamps."""
     return (
         old is not None
         and property_value(new.configuration, ENABLE_IN_COMMIT_TIMESTAMPS)
@@ -174,7 +167,7 @@ def enables_in_commit_timestamps(old: Metadata | None, new: Metadata) -> bool:
 def _definition(
     draft: Draft, old: Definition | None, given: tuple[Action, ...]
 ) -> tuple[Definition, tuple[Action, ...]]:
-    """What the table will be, and the actions that say so."""
+    """The table's new definition, and the actions with it."""
     traits = traits_of(draft.operation.name)
     metadata = next((a for a in given if isinstance(a, Metadata)), None)
     explicit = next((a for a in given if isinstance(a, Protocol)), None)
@@ -182,12 +175,12 @@ def _definition(
         raise InvalidActionsError(
             "DELTA_INVALID_COMMIT_ACTIONS", reason="Metadata can change once in a commit"
         )
-    asked = _widest(explicit, draft.protocol)
+    requested = _widest(explicit, draft.protocol)
     if metadata is not None:
         new = defined(
             old,
             metadata,
-            protocol=asked,
+            protocol=requested,
             table=draft.reads.root_uri,
             new_uuid=draft.new_uuid,
             replaces_table=traits.replaces_table,
@@ -195,12 +188,12 @@ def _definition(
             drops_features=traits.drops_features,
         )
     elif draft.metadata is not None:
-        assert asked is not None  # `defined` gave both
-        new = Definition(protocol=asked, metadata=draft.metadata)
+        assert requested is not None  # `defined` gave both
+        new = Definition(protocol=requested, metadata=draft.metadata)
     elif old is None:
         raise InvalidActionsError("DELTA_METADATA_ABSENT")
     else:
-        new = Definition(protocol=asked or old.protocol, metadata=old.metadata)
+        new = Definition(protocol=requested or old.protocol, metadata=old.metadata)
     if old is not None:
         check_writable(old.protocol, draft.reads.root_uri)
     if old is None or new.protocol != old.protocol:
@@ -218,9 +211,7 @@ def _definition(
 def _widest(explicit: Protocol | None, implied: Protocol | None) -> Protocol | None:
     if explicit is None or implied is None:
         return explicit or implied
-    if supported_features(implied) <= supported_features(explicit):
-        return explicit
-    return merged(explicit, implied)
+    return with_features_of(explicit, implied)
 
 
 def _check_partitioning(draft: Draft, old: Definition, new: Definition) -> None:
@@ -235,7 +226,7 @@ def _check_partitioning(draft: Draft, old: Definition, new: Definition) -> None:
 
 
 def _check_manifest_rules(draft: Draft, old: Definition | None, new: Definition) -> None:
-    """Refuse deletion vectors where manifests are kept: their readers would see deleted rows."""
+    """Raise for deletion vectors beside manifests, whose readers would see deleted rows."""
     is_unchanged = old is not None and new.metadata is old.metadata
     if is_unchanged or not property_value(new.metadata.configuration, SYMLINK_MANIFEST):
         return
@@ -262,20 +253,18 @@ def _with_row_ids(
 ) -> tuple[int, tuple[Action, ...]]:
     """The largest row id in use, and `actions` with ids on every new file.
 
-    The domains, which hold the mark, are only looked up where rows have ids.
+    The domains, which hold the high-water mark, are only read where rows have ids.
     """
     if not assigns_row_ids(definition.protocol, definition.metadata):
         return NO_MARK, actions
-    domains = {} if draft.snapshot is None else draft.snapshot.domains
-    known = row_id_high_water_mark(domains)
+    known = row_id_high_water_mark({} if draft.snapshot is None else draft.snapshot.domains)
     mark = NO_MARK if known is None else known
-    adds = [action for action in actions if isinstance(action, AddFile)]
+    adds = [a for a in actions if isinstance(a, AddFile)]
     numbered = assign_row_ids(adds, high_water_mark=mark, version=draft.read_version + 1)
-    following = iter(numbered.files)
-    with_ids = tuple(next(following) if isinstance(a, AddFile) else a for a in actions)
-    if numbered.high_water_mark == mark:
-        return mark, with_ids
-    return mark, (*with_ids, row_tracking_domain(numbered.high_water_mark))
+    with_ids = with_adds(actions, numbered.files)
+    if numbered.high_water_mark != mark:
+        with_ids += (row_tracking_domain(numbered.high_water_mark),)
+    return mark, with_ids
 
 
 def _with_commit_info(draft: Draft, prepared: PreparedCommit) -> PreparedCommit:
@@ -289,17 +278,21 @@ def _with_commit_info(draft: Draft, prepared: PreparedCommit) -> PreparedCommit:
         metrics = operation.recorded_metrics(draft.metrics)
     else:
         metrics = {name: str(value) for name, value in draft.metrics.items() if value is not None}
+    time = None
+    if property_value(prepared.metadata.configuration, ENABLE_IN_COMMIT_TIMESTAMPS):
+        previous = None if draft.snapshot is None else draft.snapshot.timestamp
+        time = next_in_commit_timestamp(draft.now_ms, previous)
     info = CommitInfo(
-        in_commit_timestamp=_in_commit_timestamp(draft, prepared.metadata),
+        in_commit_timestamp=time,
         timestamp=draft.now_ms,
         operation=operation.name,
         operation_parameters=dict(operation.parameters),
         read_version=draft.read_version if draft.read_version >= 0 else None,
         isolation_level=prepared.isolation.value,
-        is_blind_append=is_blind_append(prepared.actions, prepared.reads),
+        is_blind_append=prepared.reads.is_empty
+        and all(isinstance(a, AddFile) for a in prepared.actions if isinstance(a, FileAction)),
         data_change=any(
-            isinstance(action, AddFile | RemoveFile) and action.data_change
-            for action in prepared.actions
+            isinstance(a, AddFile | RemoveFile) and a.data_change for a in prepared.actions
         ),
         operation_metrics=metrics,
         user_metadata=draft.user_metadata or operation.user_metadata,
@@ -308,23 +301,69 @@ def _with_commit_info(draft: Draft, prepared: PreparedCommit) -> PreparedCommit:
         txn_id=draft.txn_id,
     )
     prepared = replace(prepared, commit_info=info)
-    if info.in_commit_timestamp is not None and enables_in_commit_timestamps(
-        old, prepared.metadata
-    ):
-        prepared = prepared.with_metadata(
-            stamped(prepared.metadata, prepared.version, info.in_commit_timestamp)
-        )
-    return prepared
+    if time is None or not enables_in_commit_timestamps(old, prepared.metadata):
+        return prepared
+    return prepared.with_metadata(stamped(prepared.metadata, prepared.version, time))
 
 
 def stamped(metadata: Metadata, version: int, timestamp_ms: int) -> Metadata:
-    """Metadata that records from which version on commits hold their time."""
+    """Metadata that records the version from which on commits have in-commit timestamps."""
     added = enablement_properties(version, timestamp_ms)
     return replace(metadata, configuration={**metadata.configuration, **added})
 
 
-def _in_commit_timestamp(draft: Draft, metadata: Metadata) -> int | None:
-    if not property_value(metadata.configuration, ENABLE_IN_COMMIT_TIMESTAMPS):
-        return None
-    previous = None if draft.snapshot is None else draft.snapshot.timestamp
-    return next_in_commit_timestamp(draft.now_ms, previous)
+def as_large(prepared: PreparedCommit) -> PreparedCommit:
+    """`prepared` with delta-spark's `commitInfo` values for a commit with unexamined actions."""
+    info = replace(
+        prepared.commit_info,
+        read_version=prepared.version - 1,
+        isolation_level=IsolationLevel.SERIALIZABLE.value,
+        is_blind_append=False,
+        data_change=None,
+    )
+    return replace(prepared, commit_info=info)
+
+
+def large_commit_chunks(
+    prepared: PreparedCommit, actions: Iterable[Action], tally: Tally
+) -> Iterator[bytes]:
+    """The bytes of a commit: the actions in `prepared`, then `actions`."""
+    # A loop would keep a batch in memory while the next one is made.
+    return map(tally.encoded, _batches(prepared, actions))
+
+
+@contextmanager
+def written_aside(chunks: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
+    """All of `chunks`, buffered outside of the table until the last one is made.
+
+    Making them may read footers for minutes and fail at the last one: until then, not even a
+    directory of the table is touched.
+    """
+    with SpooledTemporaryFile(_IN_MEMORY_BYTES, prefix="pyspark-delta-") as file:
+        for chunk in chunks:
+            file.write(chunk)
+        file.seek(0)
+        yield iter(lambda: file.read(_CHUNK_BYTES), b"")
+
+
+def _batches(prepared: PreparedCommit, actions: Iterable[Action]) -> Iterator[tuple[Action, ...]]:
+    yield prepared.all_actions
+    definition = Definition(protocol=prepared.protocol, metadata=prepared.metadata)
+    gives_ids = assigns_row_ids(prepared.protocol, prepared.metadata)
+    mark = prepared.row_id_mark
+    remaining = iter(actions)
+    while batch := tuple(islice(remaining, ACTIONS_AT_ONCE)):
+        check_kinds(batch)
+        if any(isinstance(action, Metadata | Protocol) for action in batch):
+            raise InvalidActionsError(
+                "DELTA_INVALID_COMMIT_ACTIONS",
+                reason="metadata and protocol of a streamed commit come before its actions",
+            )
+        check_actions(batch, definition, prepared.table, prepared.traits)
+        if gives_ids:
+            adds = [action for action in batch if isinstance(action, AddFile)]
+            numbered = assign_row_ids(adds, high_water_mark=mark, version=prepared.version)
+            batch, mark = with_adds(batch, numbered.files), numbered.high_water_mark
+        yield batch
+    if mark != prepared.row_id_mark:
+        yield (row_tracking_domain(mark),)

@@ -1,30 +1,28 @@
-"""The two sides of a lost race, as values: the commit to be written and the one that won.
+"""The two commits of a lost race as values: the one to write and the winner.
 
-Nothing here decides anything: `prepare` makes a `PreparedCommit`, `conflicts` sets it against each
+This module has no rules: `prepare` makes a `PreparedCommit`, `conflicts` checks it against each
 `WinningCommit` in turn, `commit` writes it.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.kernel.log.action_frame import ActionFrame
-from pyspark_delta.kernel.log.commit_info import commit_info_of
-from pyspark_delta.kernel.log.commit_lines import actions_from_json
-from pyspark_delta.kernel.log.frames import (
+from pyspark_delta.kernel.log.frames.by_line import LARGE_COMMIT_BYTES, frame_from_json
+from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
+from pyspark_delta.kernel.log.frames.file_actions import (
     add_files,
     add_table,
     canonical_paths,
     remove_files,
 )
-from pyspark_delta.kernel.log.json_frames import LARGE_COMMIT_BYTES, frame_from_json
+from pyspark_delta.kernel.log.history import commit_info_of
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor, StringMap
 from pyspark_delta.kernel.protocol.actions import (
     Action,
@@ -40,24 +38,24 @@ from pyspark_delta.kernel.protocol.actions import (
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.operations import Operation
 from pyspark_delta.kernel.storage.base import FileInfo
-from pyspark_delta.kernel.txn.isolation import IsolationLevel
+from pyspark_delta.kernel.txn.isolation import IsolationLevel, Traits, traits_of
 from pyspark_delta.kernel.txn.reads import ReadSet
-from pyspark_delta.kernel.txn.traits import Traits, traits_of
 
 _A = TypeVar("_A", bound=Action)
+_F = TypeVar("_F", bound=AddFile | RemoveFile)
 ReadVector = Callable[[DeletionVectorDescriptor], DeletionVector]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCommit:
-    """A commit that can be written as `version`, once nobody else has.
+    """A commit that can be written as `version`, unless another commit has taken it.
 
     `protocol` and `metadata` are the table's after it; those it read are None for a new table.
     `actions` are all of its lines but the first, which is `commit_info`.  `row_id_mark` is the
-    largest row id in use below `version`, as far as it is known.  `is_removal_valid` looks again,
-    at another version, whether the features that this commit drops are out of use.
+    largest row id in use below `version`, as far as it is known.  `is_removal_valid` checks again,
+    at another version, that the features which this commit drops are not in use.
 
-    `settled` are paths whose change by the winner at hand is nothing to this commit, since it
+    `settled` are paths whose change by the present winner is no conflict, because this commit
     depends on other rows of them.  `vectors` are those, by path, that a rebased add needs and
     that no file holds yet.  `read_vector` loads a vector of the table.
     """
@@ -82,12 +80,12 @@ class PreparedCommit:
 
     @property
     def table(self) -> str:
-        """The table's address, for messages."""
+        """The table's URI, for messages."""
         return self.reads.root_uri
 
     @property
     def traits(self) -> Traits:
-        """What the checks must know about the operation."""
+        """The traits of the operation, for the checks."""
         return traits_of(self.operation.name)
 
     @property
@@ -97,7 +95,7 @@ class PreparedCommit:
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it only adds files, and read none to do so."""
+        """Whether it only adds files, and depends on no read."""
         return self.commit_info.is_blind_append is True
 
     def each(self, kind: type[_A]) -> Iterator[_A]:
@@ -110,24 +108,23 @@ class PreparedCommit:
 
     def with_metadata(self, metadata: Metadata) -> PreparedCommit:
         """The same commit with other metadata, in its action too where it has one."""
-        return replace(
-            self,
-            metadata=metadata,
-            actions=tuple(
-                metadata if isinstance(action, Metadata) else action for action in self.actions
-            ),
-        )
+        actions = tuple(metadata if isinstance(a, Metadata) else a for a in self.actions)
+        return replace(self, metadata=metadata, actions=actions)
 
-    def with_adds(self, adds: tuple[AddFile, ...]) -> PreparedCommit:
+    def with_adds(self, adds: Iterable[AddFile]) -> PreparedCommit:
         """The same commit with its add actions, in order, replaced by as many others."""
-        following = iter(adds)
-        return replace(
-            self,
-            actions=tuple(
-                next(following) if isinstance(action, AddFile) else action
-                for action in self.actions
-            ),
-        )
+        return replace(self, actions=with_adds(self.actions, adds))
+
+
+def with_adds(actions: Iterable[Action], adds: Iterable[AddFile]) -> tuple[Action, ...]:
+    """`actions` with their add actions, in order, replaced by as many others."""
+    following = iter(adds)
+    return tuple(next(following) if isinstance(a, AddFile) else a for a in actions)
+
+
+def vector_id(descriptor: DeletionVectorDescriptor | None) -> str | None:
+    """The id of a file's vector; None for none."""
+    return None if descriptor is None else descriptor.unique_id
 
 
 def encode_actions(actions: tuple[Action, ...]) -> bytes:
@@ -135,206 +132,155 @@ def encode_actions(actions: tuple[Action, ...]) -> bytes:
     return "".join(f"{action.json}\n" for action in actions).encode()
 
 
+class _Few(Generic[_F]):
+    """Files of a small commit, as objects, because columns would cost more than they save."""
+
+    def __init__(self, actions: Iterable[_F]) -> None:
+        self._actions = list(actions)
+
+    def __len__(self) -> int:
+        return len(self._actions)
+
+    def columns(self) -> pa.Table:
+        return add_table(add for add in self._actions if isinstance(add, AddFile))
+
+    def partition_values(self, most: int) -> list[StringMap]:
+        """Those of the first files, up to `most`."""
+        return [action.partition_values or {} for action in self._actions[:most]]
+
+    def paths(self) -> pa.Array:
+        return pa.array([action.path for action in self._actions], pa.string())
+
+    def at(self, positions: pa.Array) -> list[_F]:
+        return [self._actions[position] for position in positions.to_pylist()]
+
+
+class _Many(Generic[_F]):
+    """Files of a large commit, as columns from the start."""
+
+    def __init__(self, files: pa.Table, to_actions: Callable[[pa.Table], Iterable[_F]]) -> None:
+        self._files = files
+        self._to_actions = to_actions
+
+    def __len__(self) -> int:
+        return int(self._files.num_rows)
+
+    def columns(self) -> pa.Table:
+        return self._files
+
+    def partition_values(self, most: int) -> list[StringMap]:
+        maps = self._files.column("partitionValues").slice(0, most)
+        return [dict(entries or ()) for entries in maps.to_pylist()]
+
+    def paths(self) -> pa.Array:
+        return self._files.column("path").combine_chunks()
+
+    def at(self, positions: pa.Array) -> list[_F]:
+        return list(self._to_actions(self._files.take(positions)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class WinningCommit:
     """A commit that took a version first.
 
-    `others` are its actions that are not about files.  Its files are columns, made when somebody
-    asks: most winners are judged without.
+    `others` are its actions that are not about files.  Its files are columns, made on demand:
+    most winners are checked without them.
     """
 
     version: int
     modified_ms: int
     commit_info: CommitInfo | None
     others: tuple[Action, ...]
-    files: _Files
+    added: _Few[AddFile] | _Many[AddFile]
+    removed: _Few[RemoveFile] | _Many[RemoveFile]
     root_uri: str
 
     @classmethod
     def from_bytes(cls, version: int, data: bytes, info: FileInfo, root_uri: str) -> WinningCommit:
-        """The commit in a file's bytes; CorruptLogError when they are none."""
+        """The commit in a file's bytes; CorruptLogError when they are malformed."""
+        added: _Few[AddFile] | _Many[AddFile]
+        removed: _Few[RemoveFile] | _Many[RemoveFile]
         others: tuple[Action, ...]
         if len(data) < LARGE_COMMIT_BYTES:
             actions = tuple(actions_from_json(info.path, data))
             commit_info = next((a for a in actions if isinstance(a, CommitInfo)), None)
             others = tuple(a for a in actions if not isinstance(a, FileAction | CommitInfo))
-            files: _Files = _FewFiles(actions)
+            added = _Few(a for a in actions if isinstance(a, AddFile))
+            removed = _Few(a for a in actions if isinstance(a, RemoveFile))
         else:
             commit_info = commit_info_of(info.path, data)
             frame = frame_from_json(info.path, data, root_uri).reconciled()
-            others, files = frame.others, _ManyFiles(frame)
+            others = frame.others
+            added, removed = _Many(frame.adds, add_files), _Many(frame.removes, remove_files)
         return cls(
             version=version,
             modified_ms=info.modified_ms,
             commit_info=None if commit_info is None else replace(commit_info, version=version),
             others=others,
-            files=files,
+            added=added,
+            removed=removed,
             root_uri=root_uri,
         )
 
     @property
     def protocol(self) -> Protocol | None:
-        """The protocol it set, if any."""
+        """The protocol in it, if any."""
         return self._last(Protocol)
 
     @property
     def metadata(self) -> Metadata | None:
-        """The metadata it set, if any."""
+        """The metadata in it, if any."""
         return self._last(Metadata)
 
     @property
     def app_ids(self) -> frozenset[str]:
         """The applications that it wrote a version for."""
-        return frozenset(
-            action.app_id for action in self.others if isinstance(action, SetTransaction)
-        )
+        return frozenset(a.app_id for a in self.others if isinstance(a, SetTransaction))
 
     @property
     def domains(self) -> Mapping[str, DomainMetadata]:
         """The domains it set or removed."""
-        return {
-            action.domain: action for action in self.others if isinstance(action, DomainMetadata)
-        }
-
-    @property
-    def num_adds(self) -> int:
-        """How many files it added."""
-        return self.files.num_adds
-
-    @property
-    def num_removes(self) -> int:
-        """How many files it removed."""
-        return self.files.num_removes
+        return {a.domain: a for a in self.others if isinstance(a, DomainMetadata)}
 
     @cached_property
     def adds(self) -> pa.Table:
         """The files it added."""
-        return self.files.adds()
-
-    def add_partitions(self, most: int) -> list[StringMap]:
-        """The partition values of up to `most` of the files it added."""
-        return self.files.add_partitions(most)
+        return self.added.columns()
 
     @cached_property
     def add_paths(self) -> pa.Array:
         """The paths it added, as replay compares them."""
-        return canonical_paths(self.files.add_paths(), self.root_uri)
+        return canonical_paths(self.added.paths(), self.root_uri)
 
     @cached_property
     def remove_paths(self) -> pa.Array:
         """The paths it removed, as replay compares them."""
-        return canonical_paths(self.files.remove_paths(), self.root_uri)
+        return canonical_paths(self.removed.paths(), self.root_uri)
 
     def adds_at(self, paths: Iterable[str]) -> list[tuple[str, AddFile]]:
         """The add actions for these canonical paths."""
-        found = _positions(self.add_paths, paths)
-        actions = self.files.add_actions(found)
-        return list(zip(self.add_paths.take(found).to_pylist(), actions, strict=True))
+        return _at(self.added, self.add_paths, paths)
 
     def removes_at(self, paths: Iterable[str]) -> list[tuple[str, RemoveFile]]:
         """The remove actions for these canonical paths."""
-        found = _positions(self.remove_paths, paths)
-        actions = self.files.remove_actions(found)
-        return list(zip(self.remove_paths.take(found).to_pylist(), actions, strict=True))
+        return _at(self.removed, self.remove_paths, paths)
 
     @property
     def operation(self) -> str | None:
-        """What it says it did."""
+        """The operation in its `commitInfo`."""
         return None if self.commit_info is None else self.commit_info.operation
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it says that it read nothing; a commit that does not say may have read."""
+        """Whether its `commitInfo` has `isBlindAppend`; a commit without it may have read."""
         return self.commit_info is not None and self.commit_info.is_blind_append is True
 
     def _last(self, kind: type[_A]) -> _A | None:
         return next((a for a in reversed(self.others) if isinstance(a, kind)), None)
 
 
-class _Files(ABC):
-    """The file actions of a commit."""
-
-    num_adds: int
-    num_removes: int
-
-    @abstractmethod
-    def adds(self) -> pa.Table:
-        """The add actions as columns."""
-
-    @abstractmethod
-    def add_partitions(self, most: int) -> list[StringMap]:
-        """The partition values of the first adds."""
-
-    @abstractmethod
-    def add_paths(self) -> pa.Array:
-        """The paths of adds, as written."""
-
-    @abstractmethod
-    def remove_paths(self) -> pa.Array:
-        """The paths of removes, as written."""
-
-    @abstractmethod
-    def add_actions(self, positions: pa.Array) -> list[AddFile]:
-        """Some of the add actions."""
-
-    @abstractmethod
-    def remove_actions(self, positions: pa.Array) -> list[RemoveFile]:
-        """Some of the remove actions."""
-
-
-class _FewFiles(_Files):
-    """Of a small commit: objects, for which columns would cost more than they save."""
-
-    def __init__(self, actions: tuple[Action, ...]) -> None:
-        self._adds = [action for action in actions if isinstance(action, AddFile)]
-        self._removes = [action for action in actions if isinstance(action, RemoveFile)]
-        self.num_adds, self.num_removes = len(self._adds), len(self._removes)
-
-    def adds(self) -> pa.Table:
-        return add_table(self._adds)
-
-    def add_partitions(self, most: int) -> list[StringMap]:
-        return [add.partition_values for add in self._adds[:most]]
-
-    def add_paths(self) -> pa.Array:
-        return pa.array([add.path for add in self._adds], pa.string())
-
-    def remove_paths(self) -> pa.Array:
-        return pa.array([remove.path for remove in self._removes], pa.string())
-
-    def add_actions(self, positions: pa.Array) -> list[AddFile]:
-        return [self._adds[position] for position in positions.to_pylist()]
-
-    def remove_actions(self, positions: pa.Array) -> list[RemoveFile]:
-        return [self._removes[position] for position in positions.to_pylist()]
-
-
-class _ManyFiles(_Files):
-    """Of a large commit: columns from the start."""
-
-    def __init__(self, frame: ActionFrame) -> None:
-        self._frame = frame
-        self.num_adds, self.num_removes = frame.adds.num_rows, frame.removes.num_rows
-
-    def adds(self) -> pa.Table:
-        return self._frame.adds
-
-    def add_partitions(self, most: int) -> list[StringMap]:
-        maps = self._frame.adds.column("partitionValues").slice(0, most)
-        return [dict(entries or ()) for entries in maps.to_pylist()]
-
-    def add_paths(self) -> pa.Array:
-        return self._frame.adds.column("path").combine_chunks()
-
-    def remove_paths(self) -> pa.Array:
-        return self._frame.removes.column("path").combine_chunks()
-
-    def add_actions(self, positions: pa.Array) -> list[AddFile]:
-        return list(add_files(self._frame.adds.take(positions)))
-
-    def remove_actions(self, positions: pa.Array) -> list[RemoveFile]:
-        return list(remove_files(self._frame.removes.take(positions)))
-
-
-def _positions(names: pa.Array, wanted: Iterable[str]) -> pa.Array:
-    return pc.indices_nonzero(pc.is_in(names, value_set=pa.array(wanted, pa.string())))
+def _at(
+    files: _Few[_F] | _Many[_F], names: pa.Array, wanted: Iterable[str]
+) -> list[tuple[str, _F]]:
+    found = pc.indices_nonzero(pc.is_in(names, value_set=pa.array(wanted, pa.string())))
+    return list(zip(names.take(found).to_pylist(), files.at(found), strict=True))

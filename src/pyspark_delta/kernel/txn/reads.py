@@ -1,8 +1,8 @@
-"""What a transaction looked at: the part of the past that its commit depends on.
+"""The reads of a transaction, on which its commit depends.
 
-A read is a predicate and the files it gave.  A read is by file, or by row: a command that judges
-each row by itself depends, of the files that it looked through, on the rows that it changed alone.
-Files are Arrow columns, held and not copied.
+A read is a predicate and the files that it selected.  A read is by file, or by row: a command that
+decides about each row by itself depends, in the files that it scanned, only on the rows that it
+changed.  Files are Arrow columns, held and not copied.
 
 >>> ReadSet(root_uri="memory://t").is_empty
 True
@@ -17,22 +17,23 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.kernel.log.frames import STRING_MAP, canonical_paths
+from pyspark_delta.kernel.log.frames.file_actions import STRING_MAP, canonical_paths
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
-from pyspark_delta.kernel.scan.predicates import Predicate, conjunction
+from pyspark_delta.kernel.scan.predicates.tree import Predicate, conjunction
 
 READ_SCHEMA = pa.schema([("path", pa.string()), ("partitionValues", STRING_MAP)])
 """The columns of a file that a read keeps."""
 
 NO_ROWS = DeletionVector()
+_NO_PATHS = pa.nulls(0, pa.string())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TouchedRows:
+class RowsOfFile:
     """The rows of one file that a command depends on.
 
-    `changed` are those that its commit takes out of the file; `needed` are others that decided
-    what it did, such as rows that kept a row of a source from being inserted.
+    `changed` are those that its commit deletes from the file; `needed` are others that affected
+    its result, such as rows that kept a row of a source from being inserted.
     """
 
     changed: DeletionVector = NO_ROWS
@@ -40,17 +41,22 @@ class TouchedRows:
 
     @property
     def all(self) -> DeletionVector:
-        """Both."""
+        """Changed and needed rows."""
         return self.changed.union(self.needed)
+
+    def union(self, other: RowsOfFile) -> RowsOfFile:
+        """The rows of both."""
+        changed, needed = self.changed.union(other.changed), self.needed.union(other.needed)
+        return RowsOfFile(changed=changed, needed=needed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """One read: the condition, whole, and the files that it left, a table of `READ_SCHEMA`.
+    """One read: its whole condition, and the files that it selected, a table of `READ_SCHEMA`.
 
-    `predicate` is None for files that were asked for by name: others like them do not matter.
-    `narrow` gives a predicate that must be true as well for a row to matter, and is asked only
-    when there would be a conflict without it; None when there is no such thing.
+    `predicate` is None for files that were read by name: other files do not matter.  `narrow`
+    returns a predicate that must be true as well for a row to matter; it is called only when
+    there would be a conflict without it, and is None when there is no such predicate.
     """
 
     predicate: Predicate | None
@@ -58,15 +64,22 @@ class Read:
     by_row: bool = False
     narrow: Callable[[], Predicate] | None = field(default=None, hash=False, compare=False)
 
+    def narrowed(self) -> Read:
+        """The read with its further predicate added."""
+        if self.narrow is None or self.predicate is None:
+            return self
+        whole = conjunction([self.predicate, self.narrow()])
+        return replace(self, predicate=whole, narrow=None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReadSet:
     """Every read of one transaction.
 
-    `whole_table` is stronger than a predicate that is TRUE: no file at all may have gone.
-    `app_ids` are the applications whose last version was asked for.  `touched` are rows by the
-    canonical paths of their files.  `time_zone` is the one of timestamps among partition values
-    that do not say theirs: others' files are judged by it, as the files that were read.
+    `whole_table` is stronger than a predicate that is TRUE: no file at all may be removed.
+    `app_ids` are the applications whose last version was read.  `touched` are rows by the
+    canonical paths of their files.  `time_zone` is that of timestamps without a zone among
+    partition values, in the files that were read and in those of winners.
     """
 
     root_uri: str
@@ -74,7 +87,7 @@ class ReadSet:
     reads: tuple[Read, ...] = ()
     whole_table: bool = False
     app_ids: frozenset[str] = frozenset()
-    touched: Mapping[str, TouchedRows] = field(default_factory=dict, hash=False)
+    touched: Mapping[str, RowsOfFile] = field(default_factory=dict, hash=False)
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
@@ -83,7 +96,7 @@ class ReadSet:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the commit depends on no file, there or not there."""
+        """Whether the commit depends on no file, existing or not."""
         return not self.predicates and not any(read.files.num_rows for read in self.reads)
 
     @cached_property
@@ -93,17 +106,13 @@ class ReadSet:
 
     @cached_property
     def paths_by_file(self) -> pa.Array:
-        """Those of files that were read as a whole."""
+        """The paths of files that were read as a whole."""
         return self._paths_of(read for read in self.reads if not read.by_row)
 
     @cached_property
     def paths_by_row(self) -> pa.Array:
-        """Those of files that were read row by row, some of them perhaps as a whole as well."""
+        """The paths of files that were read by row; some may have been read as a whole as well."""
         return self._paths_of(read for read in self.reads if read.by_row)
-
-    def holds(self, paths: pa.Array) -> pa.Array:
-        """Which of `paths`, canonical ones, were read."""
-        return pc.is_in(paths, value_set=self.paths)
 
     def partition_values(self, path: str) -> Mapping[str, str | None]:
         """The partition values of a file that was read, for a message."""
@@ -115,7 +124,7 @@ class ReadSet:
         return {}
 
     def without(self, paths: pa.Array) -> ReadSet:
-        """The reads as if `paths` had not been there."""
+        """The reads without the files `paths`."""
         kept = []
         for read in self.reads:
             names = canonical_paths(read.files.column("path").combine_chunks(), self.root_uri)
@@ -123,24 +132,10 @@ class ReadSet:
             kept.append(replace(read, files=files))
         return replace(self, reads=tuple(kept))
 
-    @property
-    def can_narrow(self) -> bool:
-        """Whether more can be learnt about the rows that matter."""
-        return any(read.narrow is not None for read in self.reads)
-
     def narrowed(self) -> ReadSet:
-        """The reads with all that can be learnt about the rows that matter."""
-        return replace(self, reads=tuple(map(_narrowed, self.reads)))
+        """The reads with their further predicates added."""
+        return replace(self, reads=tuple(read.narrowed() for read in self.reads))
 
     def _paths_of(self, reads: Iterable[Read]) -> pa.Array:
         chunks = [chunk for read in reads for chunk in read.files.column("path").chunks]
-        return canonical_paths(pa.concat_arrays(chunks) if chunks else _NO_PATHS, self.root_uri)
-
-
-_NO_PATHS = pa.nulls(0, pa.string())
-
-
-def _narrowed(read: Read) -> Read:
-    if read.narrow is None or read.predicate is None:
-        return read
-    return replace(read, predicate=conjunction([read.predicate, read.narrow()]), narrow=None)
+        return canonical_paths(pa.concat_arrays([_NO_PATHS, *chunks]), self.root_uri)

@@ -1,8 +1,8 @@
-"""`OptimisticTransaction`: what was read, what will be written, and the commit that ties them.
+"""`OptimisticTransaction`: reads of one version of a table, and a commit that depends on them.
 
 A transaction reads one version and writes the next.  Reads are recorded as they happen; at the
-commit, whoever got in first is checked against them.  Features are functions over a transaction,
-not methods of it.
+commit, winners are checked against them.  Features are functions over a transaction, not methods
+of it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.errors.conflicts import ConcurrentWriteException
-from pyspark_delta.errors.table import InvalidActionsError
+from pyspark_delta.errors import ConcurrentWriteException, InvalidActionsError
 from pyspark_delta.kernel.log.cleanup import YOUNGEST_MS
-from pyspark_delta.kernel.log.commit_info import commit_info_of
-from pyspark_delta.kernel.log.frames import ADD_SCHEMA, canonical_paths, file_key
+from pyspark_delta.kernel.log.frames.file_actions import ADD_SCHEMA, canonical_paths, file_key
+from pyspark_delta.kernel.log.history import commit_info_of
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.machine import random_uuid
@@ -27,41 +26,42 @@ from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.operations import Operation, engine_info
 from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.kernel.scan.binding import BoundPredicate
 from pyspark_delta.kernel.scan.plan import chosen_adds, select_files
-from pyspark_delta.kernel.scan.predicates import TRUE, Predicate
+from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate
+from pyspark_delta.kernel.scan.predicates.tree import TRUE, Predicate
 from pyspark_delta.kernel.txn.commit import (
+    Beaten,
     CommitSettings,
+    Committed,
+    Committer,
+    FileSystemCommitter,
     Written,
     check_not_cleaned_up,
     commit,
 )
-from pyspark_delta.kernel.txn.commit_stats import Tally, is_wanted, log_commit, tally_of
-from pyspark_delta.kernel.txn.committer import (
-    Beaten,
-    Committed,
-    Committer,
-    FileSystemCommitter,
-)
+from pyspark_delta.kernel.txn.commit_stats import Tally, log_commit
+from pyspark_delta.kernel.txn.commit_stats import logger as stats_logger
 from pyspark_delta.kernel.txn.conflicts import DOC_LINK
 from pyspark_delta.kernel.txn.definition import Definition, defined
 from pyspark_delta.kernel.txn.hooks import CommitEvent, HookRunner
-from pyspark_delta.kernel.txn.isolation import can_skip_empty
-from pyspark_delta.kernel.txn.large_commit import as_large, large_commit_chunks, written_aside
-from pyspark_delta.kernel.txn.prepare import Draft, definition_of, prepare
+from pyspark_delta.kernel.txn.isolation import IsolationLevel, as_operation
+from pyspark_delta.kernel.txn.prepare import (
+    Draft,
+    as_large,
+    definition_of,
+    large_commit_chunks,
+    prepare,
+    written_aside,
+)
 from pyspark_delta.kernel.txn.prepared import PreparedCommit
-from pyspark_delta.kernel.txn.reads import READ_SCHEMA, Read, ReadSet, TouchedRows
-from pyspark_delta.kernel.txn.traits import as_operation
+from pyspark_delta.kernel.txn.reads import READ_SCHEMA, Read, ReadSet, RowsOfFile
 
 logger = logging.getLogger(__name__)
 
-# A transaction older than this looks at the log before its first attempt: the clean-up of a busy
-# table may have freed the very name it would take.  No clean-up comes sooner, whatever the clocks.
+# A transaction older than this lists the log before its first attempt: the clean-up of a busy
+# table may have deleted the commit with the name it would create.  No clean-up deletes commits
+# that are younger, even with skewed clocks.
 _OLD_MS = YOUNGEST_MS // 2
-
-
-def _columns_read(files: pa.Table) -> pa.Table:
-    return files.select(READ_SCHEMA.names)
 
 
 class OptimisticTransaction:
@@ -103,36 +103,39 @@ class OptimisticTransaction:
 
     @property
     def read_version(self) -> int:
-        """The version that this transaction reads; -1 when there is none yet."""
+        """The version that this transaction reads; -1 for a new table."""
         return -1 if self.snapshot is None else self.snapshot.version
 
     @property
     def delta_log(self) -> TableLog:
-        """The log of the table."""
+        """The log of the table, by delta-spark's name."""
         return self.log
 
     @property
     def time_zone(self) -> str:
-        """The zone of timestamps among partition values that do not say theirs."""
+        """The zone of timestamps without one among partition values."""
         return self._reads.time_zone
+
+    @property
+    def skips_by_stats(self) -> bool:
+        """Whether statistics may rule out files when a predicate selects some."""
+        return self._settings.skips_by_stats
 
     @property
     def metadata(self) -> Metadata:
         """The table's metadata as the commit will leave it."""
-        if self._metadata is not None:
-            return self._metadata
-        if self._old is None:
-            raise InvalidActionsError("DELTA_METADATA_ABSENT")
-        return self._old.metadata
+        return self._metadata or self._present.metadata
 
     @property
     def protocol(self) -> Protocol:
         """The table's protocol as the commit will leave it."""
-        if self._protocol is not None:
-            return self._protocol
+        return self._protocol or self._present.protocol
+
+    @property
+    def _present(self) -> Definition:
         if self._old is None:
             raise InvalidActionsError("DELTA_METADATA_ABSENT")
-        return self._old.protocol
+        return self._old
 
     @property
     def schema(self) -> StructType:
@@ -141,7 +144,7 @@ class OptimisticTransaction:
 
     @property
     def reads(self) -> ReadSet:
-        """What was read so far."""
+        """The reads so far."""
         return self._reads
 
     # Reading.
@@ -156,15 +159,20 @@ class OptimisticTransaction:
         """The live files that may hold rows for which `predicate` is true; all without one.
 
         From here on the commit depends on these files, and on no row being added for which the
-        predicate is true.  With `by_row` it depends, of the files, on the rows in `touch_rows`
-        and no others: that is for commands which judge each row by itself, and to which a row for
-        which the predicate is not true means nothing.  `narrow` gives another predicate, without
-        which a row means nothing either; it is asked when a conflict hangs on it.
+        predicate is true.  With `by_row` it depends only on those rows of the files that
+        `touch_rows` records: that is for commands that decide about each row by itself, and
+        ignore rows for which the predicate is not true.  `narrow` returns a further predicate,
+        and the command ignores rows for which that is not true; it is called only when a
+        conflict depends on it.
         """
         files = ADD_SCHEMA.empty_table()
         if self.snapshot is not None:
-            asked = TRUE if predicate is None else predicate
-            files = select_files(self.snapshot, asked, time_zone=self.time_zone)
+            files = select_files(
+                self.snapshot,
+                TRUE if predicate is None else predicate,
+                time_zone=self.time_zone,
+                by_stats=self.skips_by_stats,
+            )
         self.record_read(predicate, files, by_row=by_row, narrow=narrow)
         return files
 
@@ -176,12 +184,11 @@ class OptimisticTransaction:
         by_row: bool = False,
         narrow: Callable[[], Predicate] | None = None,
     ) -> None:
-        """Note a read that somebody else made of this snapshot: a predicate and what it gave."""
+        """Record a read of this snapshot by other code: a predicate and the selected files."""
         if isinstance(predicate, BoundPredicate):
             predicate = predicate.predicate
         condition = TRUE if predicate is None else predicate
-        found = _columns_read(files)
-        self._record(Read(predicate=condition, files=found, by_row=by_row, narrow=narrow))
+        self._record(condition, files, by_row=by_row, narrow=narrow)
 
     def touch_rows(
         self,
@@ -189,62 +196,68 @@ class OptimisticTransaction:
         *,
         needed: Mapping[str, DeletionVector] | None = None,
     ) -> None:
-        """Tell which rows the commit takes out of files by vectors, by the paths of the log.
+        """Record the rows that the commit deletes from files by vectors, by the paths of the log.
 
-        Another commit that takes other rows out of such a file is then no conflict, as far as the
-        file was read `by_row`: this commit's vector is put together with the other one.  `needed`
-        are rows that are left as they are, but decided what the command did: in a MERGE that
-        inserts, rows that matched a row of the source and that no clause was for.
+        Another commit that deletes other rows of such a file is then no conflict, as far as the
+        file was read `by_row`: this commit's vector is merged with the other one.  `needed`
+        are unchanged rows that affected the command's result: in a MERGE that inserts, rows that
+        matched a row of the source but no clause.
         """
         self._check_open()
-        known = dict(self._reads.touched)
+        touched = dict(self._reads.touched)
+
+        def add(path: str, rows: RowsOfFile) -> None:
+            key = file_key(path, None, self._reads.root_uri)
+            touched[key] = touched.get(key, RowsOfFile()).union(rows)
+
         for path, rows in changed.items():
-            key = file_key(path, None, self._reads.root_uri)
-            before = known.get(key, TouchedRows())
-            known[key] = replace(before, changed=before.changed.union(rows))
+            add(path, RowsOfFile(changed=rows))
         for path, rows in (needed or {}).items():
-            key = file_key(path, None, self._reads.root_uri)
-            before = known.get(key, TouchedRows())
-            known[key] = replace(before, needed=before.needed.union(rows))
-        self._reads = replace(self._reads, touched=known)
+            add(path, RowsOfFile(needed=rows))
+        self._reads = replace(self._reads, touched=touched)
 
     def read_files(self, paths: Iterable[str]) -> pa.Table:
-        """The live files of these paths, as the log spells them, which are read from here on."""
+        """The live files of these paths, as in the log; the commit depends on them from here on."""
         if self.snapshot is None:
             return ADD_SCHEMA.empty_table()
         root_uri = self.log.store.root_uri
         wanted = canonical_paths(pa.array(paths, pa.string()), root_uri)
 
-        def is_wanted(files: pa.Table) -> pa.BooleanArray:
+        def is_named(files: pa.Table) -> pa.BooleanArray:
             names = canonical_paths(files.column("path").combine_chunks(), root_uri)
             return pc.is_in(names, value_set=wanted)
 
-        found = chosen_adds(self.snapshot, ["path"], is_wanted)
-        self._record(Read(predicate=None, files=_columns_read(found)))
+        found = chosen_adds(self.snapshot, ["path"], is_named)
+        self._record(None, found)
         return found
 
     def read_whole_table(self) -> None:
         """Depend on every file: no other commit may add or remove one."""
-        self._record(Read(predicate=TRUE, files=READ_SCHEMA.empty_table()))
+        self._record(TRUE, READ_SCHEMA.empty_table())
         self._reads = replace(self._reads, whole_table=True)
 
     def txn_version(self, app_id: str) -> int:
-        """The last version that an application committed, -1 for none; it is read from here on."""
+        """The last version that an application committed, -1 for none; recorded as a read."""
         self._reads = replace(self._reads, app_ids=self._reads.app_ids | {app_id})
         found = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
         return -1 if found is None else found.version
 
-    def _record(self, read: Read) -> None:
+    def _record(
+        self,
+        predicate: Predicate | None,
+        files: pa.Table,
+        *,
+        by_row: bool = False,
+        narrow: Callable[[], Predicate] | None = None,
+    ) -> None:
+        files = files.select(READ_SCHEMA.names)
+        read = Read(predicate=predicate, files=files, by_row=by_row, narrow=narrow)
         self._reads = replace(self._reads, reads=(*self._reads.reads, read))
 
-    # Changing what the table is.
+    # Changing the definition.
 
     def update_metadata(
-        self,
-        metadata: Metadata,
-        *,
-        replaces_table: bool = False,
-        removes_mapping: bool = False,
+        self, metadata: Metadata, *, replaces_table: bool = False, removes_mapping: bool = False
     ) -> None:
         """Commit other metadata, once in a transaction and before files are written for it.
 
@@ -264,22 +277,21 @@ class OptimisticTransaction:
             new_uuid=self._new_uuid,
             replaces_table=replaces_table,
             removes_mapping=removes_mapping,
-            drops_features=True,  # whether the operation may is known at the commit
+            drops_features=True,  # the commit checks whether the operation may
         )
         self._metadata, self._protocol = new.metadata, new.protocol
 
     def move_identity_marks(self, metadata: Metadata) -> None:
-        """Commit the metadata as it is, but for marks of identity columns that files reached."""
+        """Commit the present metadata with marks of identity columns advanced to those of files."""
         self._check_open()
-        protocol = self.protocol
-        self._metadata, self._protocol = metadata, protocol
+        self._metadata, self._protocol = metadata, self.protocol
 
     def update_protocol(
         self, protocol: Protocol, *, is_removal_valid: Callable[[int], bool] | None = None
     ) -> None:
-        """Commit another protocol; lowering it is for the operation DROP FEATURE alone.
+        """Commit another protocol; only the operation DROP FEATURE may lower it.
 
-        `is_removal_valid` looks at a later version whether a dropped feature is out of use there.
+        `is_removal_valid` checks at a later version that a dropped feature is not in use there.
         """
         self._check_open()
         self._protocol = protocol
@@ -297,8 +309,7 @@ class OptimisticTransaction:
         metrics: Mapping[str, object] | None = None,
     ) -> Committed:
         """Make `actions` the next version that is free, if no commit before it conflicts."""
-        draft = self._draft(tuple(actions), operation, tags, user_metadata, metrics)
-        return self._commit(prepare(draft))
+        return self._commit(self._prepared(actions, operation, tags, user_metadata, metrics))
 
     def commit_if_needed(
         self,
@@ -309,10 +320,10 @@ class OptimisticTransaction:
         *,
         metrics: Mapping[str, object] | None = None,
     ) -> Committed | None:
-        """As `commit`; None, and nothing written, when there is nothing that must be recorded."""
-        draft = self._draft(tuple(actions), operation, tags, user_metadata, metrics)
-        prepared = prepare(draft)
-        if not prepared.actions and can_skip_empty(prepared.isolation):
+        """As `commit`; None, and nothing written, when nothing must be recorded."""
+        prepared = self._prepared(actions, operation, tags, user_metadata, metrics)
+        # Under WriteSerializable an empty commit, too, marks the place of a read in the order.
+        if not prepared.actions and prepared.isolation is not IsolationLevel.WRITE_SERIALIZABLE:
             return None
         return self._commit(prepared)
 
@@ -329,14 +340,12 @@ class OptimisticTransaction:
         """Commit more actions than memory holds, as CONVERT, CLONE and RESTORE do.
 
         Actions are checked one by one and streamed into the next version; `update_metadata` comes
-        first, and a `protocol` that is given is recorded even if the table has it already.
-        The table is not touched before the last of them is made.
-        There is no conflict check: a version that somebody else makes meanwhile raises
-        ConcurrentWriteException.
+        first, and a given `protocol` is recorded even if the table has it already.
+        The table is not touched before the last action is made.
+        There is no conflict check: any other commit meanwhile raises ConcurrentWriteException.
         """
         given = () if protocol is None else (protocol,)
-        draft = self._draft(given, operation, tags, user_metadata, metrics)
-        prepared = as_large(prepare(draft))
+        prepared = as_large(self._prepared(given, operation, tags, user_metadata, metrics))
         tally = Tally()
         with written_aside(large_commit_chunks(prepared, actions, tally)) as chunks:
             if self.read_version >= 0:
@@ -353,16 +362,17 @@ class OptimisticTransaction:
                     docLink=DOC_LINK,
                 )
 
-    def _draft(
+    def _prepared(
         self,
-        actions: tuple[Action, ...],
+        actions: Iterable[Action],
         operation: Operation | str,
         tags: Mapping[str, str] | None,
         user_metadata: str | None,
         metrics: Mapping[str, object] | None,
-    ) -> Draft:
+    ) -> PreparedCommit:
+        actions = tuple(actions)
         self._check_open()
-        return Draft(
+        draft = Draft(
             txn_id=self.txn_id,
             snapshot=self.snapshot,
             reads=self._reads,
@@ -378,6 +388,7 @@ class OptimisticTransaction:
             new_uuid=self._new_uuid,
             is_removal_valid=self._is_removal_valid,
         )
+        return prepare(draft)
 
     def _commit(self, prepared: PreparedCommit) -> Committed:
         self._check_age()
@@ -396,7 +407,7 @@ class OptimisticTransaction:
             check_not_cleaned_up(self.log.store, self.read_version)
 
     def _finish(self, written: Written, tally: Tally | None = None) -> Committed:
-        """Note the commit, tell of it, move the log on and leave the rest to the hooks."""
+        """Record the commit, log its metrics, advance the log and submit the hooks."""
         done = written.committed
         self.committed_version = done.version
         self._log_stats(written, tally)
@@ -407,13 +418,13 @@ class OptimisticTransaction:
         return done
 
     def _log_stats(self, written: Written, tally: Tally | None) -> None:
-        if not is_wanted():
+        if not stats_logger.isEnabledFor(logging.INFO):
             return
-        # The commit stands, whatever a handler or a filter of the program's raises.
+        # The commit stands, whatever a logging handler or filter raises.
         with suppress(Exception):
             log_commit(
                 written.prepared,
-                tally or tally_of(written.committed.actions, written.data),
+                tally or Tally(written.committed.actions, written.data),
                 version=written.committed.version,
                 start_version=self.read_version,
                 attempts=written.attempts,
@@ -437,11 +448,11 @@ class OptimisticTransaction:
             self._hooks.submit(event)
             if self._hook_seconds > 0:
                 self._hooks.wait_for(event, self._hook_seconds)
-        except Exception as error:  # a process that ends can start no thread
+        except Exception as error:  # a process that is exiting cannot start a thread
             logger.warning("nothing runs after version %d: %s", event.version, error)
 
     def _advance(self, version: int, data: bytes | None) -> Snapshot | None:
-        """The table at `version`; None when it is further, or cannot be had: the commit stands."""
+        """The snapshot of `version`; None if the log is further, or if reading it fails."""
         try:
             latest = self.log.update() if data is None else self.log.advance(version, data)
         except Exception as error:
@@ -456,6 +467,5 @@ class OptimisticTransaction:
             )
 
     def __repr__(self) -> str:
-        return (
-            f"OptimisticTransaction({self.log.store.root_uri!r}, read_version={self.read_version})"
-        )
+        uri, version = self.log.store.root_uri, self.read_version
+        return f"OptimisticTransaction({uri!r}, read_version={version})"

@@ -1,6 +1,6 @@
-"""Deletion vectors on their way into a table: packed into files, and put on data files.
+"""Write deletion vectors: build them from bitmaps, pack them into files, set them on data files.
 
-What a vector is made of is in `protocol.deletion_vectors`; which rows go is the caller's to know.
+`protocol.deletion_vectors` has the format; the caller decides which rows to delete.
 PROTOCOL.md, "Deletion Vectors", "Per-file Statistics".
 
 >>> from pyspark_delta.kernel.protocol.deletion_vectors import inline_descriptor
@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from pyspark_delta.errors.storage import StorageError
-from pyspark_delta.errors.table import DeletionVectorError, InvalidActionsError
-from pyspark_delta.kernel.log.frames import file_key
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_delta.errors import DeletionVectorError, InvalidActionsError, StorageError
+from pyspark_delta.kernel.log.frames.file_actions import file_key
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, RemoveFile, num_records_of
 from pyspark_delta.kernel.protocol.deletion_vectors import (
@@ -31,16 +33,25 @@ from pyspark_delta.kernel.protocol.deletion_vectors import (
     locate,
     pack_deletion_vectors,
 )
+from pyspark_delta.kernel.protocol.roaring import (
+    ARRAY_MOST,
+    BITSET_BYTES,
+    Container,
+    bitmap_of_containers,
+)
 from pyspark_delta.kernel.protocol.stats import widen_stats
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.txn.prepared import PreparedCommit
 
 logger = logging.getLogger(__name__)
+BUCKET_BYTES = 4096
+"""The most bytes that Spark's bitmap functions put into one bitmap."""
+_BUCKETS_PER_CONTAINER = BITSET_BYTES // BUCKET_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenVectors:
-    """Vectors that are in files: a descriptor for each, in order, and the files' decoded paths."""
+    """Written vectors: a descriptor for each, in order, and the files' decoded paths."""
 
     descriptors: tuple[DeletionVectorDescriptor, ...] = ()
     paths: tuple[str, ...] = ()
@@ -56,8 +67,8 @@ def write_vectors(
 ) -> WrittenVectors:
     """Write `vectors` into as few files as `target_size` bytes each allow.
 
-    `prefix` is a directory below the table's root, with or without a slash behind it.  Files that
-    no commit comes to name are the caller's to take back; those of a call that fails are gone.
+    `prefix` is a directory below the table's root, with or without a final slash.  The caller
+    deletes files that no commit names; a call that fails deletes its own.
     """
     files = pack_deletion_vectors(
         list(vectors),
@@ -68,7 +79,7 @@ def write_vectors(
     paths: list[str] = []
     try:
         for file in files:
-            # A create that failed may have written all the same.
+            # A failed `create` may have written the file.
             paths.append(file.path)
             store.create(file.path, file.data)
     except BaseException:
@@ -79,7 +90,7 @@ def write_vectors(
 
 
 def take_back(store: LogStore, paths: Sequence[str]) -> None:
-    """Delete files that nothing refers to; what cannot be deleted is left to VACUUM."""
+    """Delete unreferenced files; those that cannot be deleted are left to VACUUM."""
     if not paths:
         return
     try:
@@ -89,7 +100,7 @@ def take_back(store: LogStore, paths: Sequence[str]) -> None:
 
 
 def path_in_table(descriptor: DeletionVectorDescriptor | None) -> str | None:
-    """The decoded path of the table's own file that holds a vector; None for any other place."""
+    """The decoded path of the table's own file with a vector; None for any other location."""
     if descriptor is None or descriptor.storage_type != IN_TABLE:
         return None
     return locate(descriptor).path
@@ -98,17 +109,15 @@ def path_in_table(descriptor: DeletionVectorDescriptor | None) -> str | None:
 def with_vector(
     add: AddFile, descriptor: DeletionVectorDescriptor, *, num_records: int | None = None
 ) -> AddFile:
-    """The file as it is once the vector is on it, in place of the one that it has.
+    """The file with the vector, in place of its present one.
 
     The bounds stay, but are no longer tight; a column of nulls only stays known as such; row ids,
-    tags, and all else that the log or the statistics say of the file stay as they are.
-    `num_records`, its rows with those that are gone, is for a file whose statistics do not say.
+    tags, and all else in the action and the statistics stay unchanged.  `num_records`, its rows
+    with the deleted ones, is for a file whose statistics lack it.
     """
     old = add.deletion_vector
     stats = widen_stats(
-        add.stats,
-        num_records=num_records,
-        deleted_records=0 if old is None else old.cardinality,
+        add.stats, num_records=num_records, deleted_records=0 if old is None else old.cardinality
     )
     rows = num_records_of(stats)
     if rows is None:
@@ -125,16 +134,16 @@ def changed_vector(
     deletion_timestamp: int,
     num_records: int | None = None,
 ) -> tuple[RemoveFile, AddFile]:
-    """The two actions that put a vector on a file: out with the old pair, in with the new one."""
+    """The two actions that set a file's vector: a remove of the old pair, an add of the new."""
     return add.remove(deletion_timestamp), with_vector(add, descriptor, num_records=num_records)
 
 
 class RebasedVectors:
-    """The vector files that a commit comes to need, and no longer needs, on its way into the log.
+    """The vector files that a commit writes, and no longer needs, while it is rebased.
 
     A commit that follows others on the same files needs new vectors, written before it is tried
-    again.  Files that the commit does not name in the end are taken back, those of its first try
-    too; after an outcome that nobody knows they all stay, and are VACUUM's.
+    again.  Files that the final commit does not name are deleted, those of its first attempt too;
+    after an unknown outcome they all stay, and VACUUM deletes unused ones.
     """
 
     def __init__(self, store: LogStore, new_uuid: Callable[[], str], first: PreparedCommit) -> None:
@@ -144,10 +153,10 @@ class RebasedVectors:
         self._written: list[str] = []
 
     def written(self, prepared: PreparedCommit) -> PreparedCommit:
-        """The commit with every vector in a file."""
+        """The commit after writing each of its vectors to a file."""
         if not prepared.vectors:
             return prepared
-        # Beside those of the first try, which are where the table wants them.
+        # In the directory of the first attempt's vectors, which the table's settings chose.
         beside = self._first[0].rpartition("/")[0] if self._first else ""
         paths = list(prepared.vectors)
         made = write_vectors(
@@ -155,17 +164,15 @@ class RebasedVectors:
         )
         self._written += made.paths
         descriptors = dict(zip(paths, made.descriptors, strict=True))
-        actions: list[Action] = []
-        for action in prepared.actions:
-            if isinstance(action, AddFile):
-                found = descriptors.get(file_key(action.path, None, prepared.table))
-                if found is not None:
-                    action = replace(action, deletion_vector=found)
-            actions.append(action)
-        return replace(prepared, actions=tuple(actions), vectors={})
+
+        def stored(add: AddFile) -> AddFile:
+            found = descriptors.get(file_key(add.path, None, prepared.table))
+            return add if found is None else replace(add, deletion_vector=found)
+
+        return replace(prepared.with_adds(map(stored, prepared.each(AddFile))), vectors={})
 
     def committed(self, actions: Sequence[Action]) -> None:
-        """The commit stands with these actions: what they do not name goes."""
+        """After a successful commit of these actions, delete the files that they do not name."""
         if not actions:
             return
         ours = dict.fromkeys((*self._first, *self._written))
@@ -178,19 +185,58 @@ class RebasedVectors:
             take_back(self._store, [path for path in ours if path not in named])
 
     def refused(self) -> None:
-        """No commit stands, or will."""
+        """After a failed commit, delete the files that rebasing wrote."""
         take_back(self._store, self._written)
 
 
+def vector_of_bitmaps(buckets: Iterable[tuple[int, bytes]]) -> DeletionVector:
+    r"""The rows in bitmaps as Spark numbers them for the value `row_index + 1`.
+
+    Spark's `bitmap_construct_agg` gives 4,096 bytes for 32,768 rows.  Two of them make a bitset
+    container of a roaring bitmap, so vectors are assembled without listing rows.
+
+    >>> vector_of_bitmaps([(1, b"\x05"), (2, b"\x80")]).rows_between(0, 65_536).tolist()
+    [0, 2, 32775]
+
+    Bucket b, from 1 on, covers the rows from (b - 1) * 32768; bit i of its bytes, the least
+    significant of each byte first, is the i-th of them.  Buckets come in any order, and bitmaps of
+    one bucket are merged.
+    """
+    parts: dict[int, bytearray] = {}
+    for bucket, bitmap in buckets:
+        if bucket < 1 or len(bitmap) > BUCKET_BYTES:
+            raise ValueError(f"bucket {bucket} with {len(bitmap)} bytes is none of row indexes")
+        key, half = divmod(bucket - 1, _BUCKETS_PER_CONTAINER)
+        bits = parts.setdefault(key, bytearray(BITSET_BYTES))
+        start = half * BUCKET_BYTES
+        end = start + len(bitmap)
+        if any(bits[start:end]):
+            both = int.from_bytes(bits[start:end], "little") | int.from_bytes(bitmap, "little")
+            bitmap = both.to_bytes(len(bitmap), "little")
+        bits[start:end] = bitmap
+    containers = (_container(key, bytes(parts[key])) for key in sorted(parts))
+    return DeletionVector(bitmap_of_containers(each for each in containers if each is not None))
+
+
 def _files_of_touched(prepared: PreparedCommit) -> list[str]:
-    """The files of the vectors by which the commit takes rows out of files."""
+    """The files with the vectors by which the commit deletes rows."""
     touched = prepared.reads.touched
     if not touched:
         return []
-    adds = (add for add in prepared.each(AddFile) if add.deletion_vector is not None)
-    found = (
-        path_in_table(add.deletion_vector)
-        for add in adds
-        if file_key(add.path, None, prepared.table) in touched
-    )
-    return list(dict.fromkeys(path for path in found if path is not None))
+    found: dict[str, None] = {}
+    for add in prepared.each(AddFile):
+        path = path_in_table(add.deletion_vector)
+        if path is not None and file_key(add.path, None, prepared.table) in touched:
+            found[path] = None
+    return list(found)
+
+
+def _container(key: int, bits: bytes) -> Container | None:
+    count = int.from_bytes(bits, "little").bit_count()
+    if not count:
+        return None
+    if count > ARRAY_MOST:
+        return Container(key, count, bits)
+    flags = pa.Array.from_buffers(pa.bool_(), 8 * len(bits), [None, pa.py_buffer(bits)])
+    rows = pc.indices_nonzero(flags).cast(pa.uint16())
+    return Container(key, count, rows.buffers()[1].to_pybytes()[: 2 * count])

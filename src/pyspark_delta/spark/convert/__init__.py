@@ -1,1 +1,1 @@
-"""What CONVERT TO DELTA is made of: the files, what their footers say, their actions."""
+"""CONVERT TO DELTA: lists the files, reads their footers, and commits them as actions."""

@@ -1,19 +1,18 @@
-"""The AddFile of each file, one after another: never all of them in memory."""
+"""Makes the AddFile of each converted file one by one; they are never all in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from pyspark.sql import SparkSession
 
-from pyspark_delta.kernel.ops.convert import (
+from pyspark_delta.kernel.ops.convert.files import (
     DEFAULT_RULES,
     PartitionRules,
     create_add_file,
-    given_partition_values,
-    partition_values,
 )
-from pyspark_delta.kernel.ops.footer_stats import LayoutStats
+from pyspark_delta.kernel.ops.footers.stats import LayoutStats
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.protocol.properties import (
@@ -25,24 +24,21 @@ from pyspark_delta.kernel.protocol.properties import (
 from pyspark_delta.kernel.protocol.stats import DEFAULT_PREFIX_LENGTH
 from pyspark_delta.kernel.protocol.stats_columns import stats_columns
 from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.kernel.scan.literals import zone_named
-from pyspark_delta.spark.convert.footers import FileRows, Footers
-from pyspark_delta.spark.convert.manifest import FileManifest, Progress, is_uri
-from pyspark_delta.spark.exact_names import is_exact
-from pyspark_delta.spark.reader import session_zone
-
-IGNORE_CAST_FAILURE = "spark.databricks.delta.convert.partitionValues.ignoreCastFailure"
-_NO_COLUMNS = StructType(())
-
-_Values = dict[str, str | None]
+from pyspark_delta.kernel.scan.predicates.literals import zone_named
+from pyspark_delta.spark.conf.progress import Progress
+from pyspark_delta.spark.conf.setting_table import CONVERT_IGNORE_CAST_FAILURE
+from pyspark_delta.spark.conf.settings import session_zone
+from pyspark_delta.spark.convert.files import is_uri
+from pyspark_delta.spark.convert.footers import Footers
+from pyspark_delta.spark.tables.column_checks import is_exact
 
 
 def partition_rules(spark: SparkSession) -> PartitionRules:
-    """How this session reads directory names."""
+    """How this session parses directory names."""
     return PartitionRules(
         zone=zone_named(session_zone(spark)),
         case_sensitive=is_exact(spark),
-        ignore_cast_failure=str(spark.conf.get(IGNORE_CAST_FAILURE, "false")).lower() == "true",
+        ignore_cast_failure=CONVERT_IGNORE_CAST_FAILURE.of(spark),
     )
 
 
@@ -58,78 +54,57 @@ def create_delta_actions(
 ) -> Iterator[AddFile]:
     """An action for each file of `footers`, in their order.
 
-    `metadata` is the new table's, and says which columns have statistics.  With `absolute_paths`
-    the log stands elsewhere than the files, and names them by their URIs.
+    `metadata` is the new table's, and selects the columns with statistics.  With `absolute_paths`
+    the log is not in the files' root, and has them by their URIs.
     """
     manifest = footers.manifest
-    values_of = _values_by_directory(manifest, partition_schema or _NO_COLUMNS, rules)
-    stats_of = _StatsTexts(footers, metadata, protocol)
+    schema = partition_schema or StructType()
+    stats_of = _layout_stats(footers, metadata, protocol)
+    directory: object = None
+    values: dict[str, str | None] = {}
     done = 0
     for rows in footers.rows():
         for at, path in enumerate(rows.paths):
+            number = rows.partitions[at]
+            if directory != manifest.directory(path, number):  # files of one come together
+                directory = manifest.directory(path, number)
+                values = manifest.partition_values(path, number, schema, rules)
+            footer = rows.footers[at] if rows.footers is not None and footers.has_stats else None
             outside = is_uri(path)
             yield create_add_file(
                 manifest.uri(path) if outside or absolute_paths else path,
                 is_uri=outside or absolute_paths,
                 size=rows.sizes[at],
                 modification_time=rows.times[at],
-                partition_values=values_of(path, rows.partitions[at]),
-                stats=stats_of(rows, at),
+                partition_values=values,
+                stats=None if footer is None else stats_of(footer.layout).text(footer),
             )
         done += len(rows.paths)
         if progress is not None:
             progress("actions", done, footers.num_files)
 
 
-def _values_by_directory(
-    manifest: FileManifest, partition_schema: StructType, rules: PartitionRules
-) -> Callable[[str, int | None], _Values]:
-    """Partition values of a file; files of one directory come together and share them."""
-    last: tuple[object, _Values] = (None, {})
+def _layout_stats(
+    footers: Footers, metadata: Metadata, protocol: Protocol
+) -> Callable[[int], LayoutStats]:
+    """Gives the statistics of a layout of `footers`, for the columns that the table has them of."""
+    configuration = metadata.configuration
+    columns = stats_columns(
+        metadata.schema,
+        metadata.partition_columns,
+        num_indexed=property_value(configuration, NUM_INDEXED_COLUMNS),
+        listed=configuration.get(STATS_COLUMNS.key),
+    )
+    prefix = property_value(configuration, STRING_PREFIX_LENGTH)
+    has_vectors = "deletionVectors" in supported_features(protocol)
 
-    def values(path: str, partition: int | None) -> _Values:
-        nonlocal last
-        key = path.rpartition("/")[0] if partition is None else partition
-        if last[0] != key:
-            if partition is None:
-                found = partition_values(path, partition_schema, rules)
-            else:
-                given = manifest.partitions[partition].values
-                found = given_partition_values(given, partition_schema, rules)
-            last = (key, found)
-        return last[1]
-
-    return values
-
-
-class _StatsTexts:
-    """The statistics of files as text; None without any."""
-
-    def __init__(self, footers: Footers, metadata: Metadata, protocol: Protocol) -> None:
-        configuration = metadata.configuration
-        self._footers = footers
-        self._columns = stats_columns(
-            metadata.schema,
-            metadata.partition_columns,
-            num_indexed=property_value(configuration, NUM_INDEXED_COLUMNS),
-            listed=configuration.get(STATS_COLUMNS.key),
+    @cache
+    def stats(layout: int) -> LayoutStats:
+        return LayoutStats(
+            footers.layouts[layout],
+            columns,
+            tight_bounds=True if has_vectors else None,
+            prefix_length=DEFAULT_PREFIX_LENGTH if prefix is None else prefix,
         )
-        prefix = property_value(configuration, STRING_PREFIX_LENGTH)
-        self._prefix_length = DEFAULT_PREFIX_LENGTH if prefix is None else prefix
-        has_vectors = "deletionVectors" in supported_features(protocol)
-        self._tight_bounds = True if has_vectors else None
-        self._by_layout: dict[int, LayoutStats] = {}
 
-    def __call__(self, rows: FileRows, at: int) -> str | None:
-        if rows.footers is None or not self._footers.has_stats:
-            return None
-        footer = rows.footers[at]
-        known = self._by_layout.get(footer.layout)
-        if known is None:
-            known = self._by_layout[footer.layout] = LayoutStats(
-                self._footers.layouts[footer.layout],
-                self._columns,
-                tight_bounds=self._tight_bounds,
-                prefix_length=self._prefix_length,
-            )
-        return known.text(footer)
+    return stats

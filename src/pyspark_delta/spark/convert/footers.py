@@ -1,8 +1,10 @@
-"""What the footers of files say: one pass over them gives the schema and the statistics.
+"""Footers of the files to convert: one pass over them gives the schema and the statistics.
 
-Footers are read by Spark tasks when there are many (`footer_tasks`), else by threads of the driver
-through the store.  What they say stays on the driver's disk until the actions are made, for the
-schema is known only after the last of them.
+Many footers are read by Spark tasks, few by threads of the driver through the store.  Executors
+have no `pyspark_delta`, so the module that tasks need is sent along.  The contents stay on the
+driver's disk until the actions are made, because the schema is known only after the last footer.
+Spark writes its schema into the footers of its files.  For files of other writers, Spark infers the
+schema from one file of each layout.
 """
 
 from __future__ import annotations
@@ -12,62 +14,110 @@ import os
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import col
 
-from pyspark_delta.errors.storage import StorageError
-from pyspark_delta.errors.table import DataFileError, SchemaError
-from pyspark_delta.kernel.ops import parquet_footers
-from pyspark_delta.kernel.ops.parquet_footers import (
+from pyspark_delta.errors import DataFileError, SchemaError, StorageError
+from pyspark_delta.kernel.ops.footers import parquet as parquet_footers
+from pyspark_delta.kernel.ops.footers.parquet import (
     FileFooter,
     FooterBlock,
     Layout,
     StatsRequest,
+    footer_blocks,
+    given_footer_blocks,
     joined_blocks,
     read_local_tail,
+    unpickled_block,
 )
 from pyspark_delta.kernel.protocol.properties import (
     NUM_INDEXED_COLUMNS,
     STATS_COLUMNS,
     property_value,
 )
-from pyspark_delta.kernel.protocol.stats_columns import parse_column_list
-from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.spark.convert.footer_tasks import (
-    hadoop_footers,
-    has_hadoop_footers,
-    local_footers,
+from pyspark_delta.kernel.protocol.schema_json import parse_schema
+from pyspark_delta.kernel.protocol.schema_merge import (
+    as_nullable,
+    check_no_duplicates,
+    merge_schemas,
 )
-from pyspark_delta.spark.convert.manifest import FileManifest, Progress
-from pyspark_delta.spark.convert.schemas import SchemaMerge
-from pyspark_delta.spark.convert.spool import Spool
-from pyspark_delta.spark.convert.tasks import can_run_python, has_own_executors
+from pyspark_delta.kernel.protocol.stats_columns import parse_column_list
+from pyspark_delta.kernel.protocol.types import StructField, StructType, map_fields
+from pyspark_delta.spark.conf.progress import Progress
+from pyspark_delta.spark.conf.setting_table import CONVERT_SCHEMA_BATCH, CONVERT_STATS_BATCH
+from pyspark_delta.spark.conf.settings import IGNORE_CORRUPT_FILES, is_on
+from pyspark_delta.spark.convert.files import FileManifest
+from pyspark_delta.spark.convert.tasks import (
+    Spool,
+    can_run_python,
+    has_own_executors,
+    run_by_value,
+    shared_items,
+)
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
-from pyspark_delta.spark.table_access import hadoop_location, scan_options
-
-SCHEMA_BATCH = "spark.databricks.delta.import.batchSize.schemaInference"
-STATS_BATCH = "spark.databricks.delta.import.batchSize.statsCollection"
-IGNORE_CORRUPT = "spark.sql.files.ignoreCorruptFiles"
-_DEFAULT_BATCHES = {SCHEMA_BATCH: 1_000_000, STATS_BATCH: 50_000}
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.hadoop.footers import footer_bytes, has_file_system
+from pyspark_delta.spark.jvm.types import from_spark
+from pyspark_delta.spark.tables.locations import hadoop_location, scan_options
 
 TASKS_FROM_FILES = {True: 200, False: 20_000}
-"""From how many files on tasks read footers: with executors of their own, and without."""
-
+"""The number of files from which on tasks read footers: with separate executors, and without."""
 _BLOCK_FILES = 250
 _PART_FILES = 50
 _LOCAL_THREADS = 2
 _STORE_THREADS = 16
-# A leaf of the table may stand further behind in a file, but hardly this far.
+# A column of the table may have a later position in a file, but hardly by more leaves than this.
 _SPARE_LEAVES = 64
-
+_DUPLICATES = "DELTA_DUPLICATE_COLUMNS_FOUND"
+_SPARK_DUPLICATES = "COLUMN_ALREADY_EXISTS"
+# Read one file, and no partition columns from the names of its directories.
+_ONE_FILE = {"recursiveFileLookup": "true", "__globPaths__": "false"}
 _LOGGER = logging.getLogger(__name__)
 
 
+def local_footers(
+    spark: SparkSession, blocks: Sequence[Sequence[tuple[str, int]]], request: StatsRequest | None
+) -> Iterator[FooterBlock]:
+    """The footers of blocks of local files, given by path and size; tasks read them in Python."""
+    plain = None if request is None else tuple(request)
+    shares = shared_items(spark, blocks)
+    pickled = run_by_value(shares, parquet_footers, partial(footer_blocks, plain))
+    # One block at a time: as objects they take ten times the memory.
+    return map(unpickled_block, pickled)
+
+
+def hadoop_footers(
+    spark: SparkSession,
+    blocks: Sequence[Sequence[str]],
+    options: Mapping[str, str],
+    request: StatsRequest | None,
+) -> Iterator[FooterBlock]:
+    """The footers of blocks of files behind Hadoop's FileSystem, given by location.
+
+    Java reads the bytes of a footer, and Python parses them.  For a file that a task could not
+    read, the result has no reason, only the failure.
+    """
+    plain = None if request is None else tuple(request)
+    files = [(number, place) for number, places in enumerate(blocks) for place in places]
+    frame = spark.createDataFrame(
+        shared_items(spark, files), "block INT, location STRING", verifySchema=False
+    )
+    footer = footer_bytes(JvmSession(spark), col("location"), options)
+    rows = frame.select("block", footer).rdd
+    footers = run_by_value(rows, parquet_footers, partial(given_footer_blocks, plain))
+    for _, parts in groupby(footers, key=itemgetter(0)):
+        yield joined_blocks([unpickled_block(data) for _, data in parts])
+
+
 class FileRows(NamedTuple):
-    """Some files; without `footers` nothing is known of what is in them."""
+    """Files of one block, with their footers if these are read."""
 
     paths: list[str]
     sizes: list[int]
@@ -77,10 +127,10 @@ class FileRows(NamedTuple):
 
 
 class Footers:
-    """What is known of the files; kept on the driver's disk until it is closed.
+    """Files, footers and schema; on the driver's disk until closed.
 
-    `schema` is that of the data, None when it was not asked for.  `layouts` are what the footers
-    of `rows` count.
+    `schema` is that of the data, None when it is not inferred.  The footers of `rows` refer to
+    `layouts` by number.  `unread` reads footers only when `rows` is called.
     """
 
     def __init__(self, manifest: FileManifest, *, has_stats: bool) -> None:
@@ -90,25 +140,19 @@ class Footers:
         self.layouts: list[Layout] = []
         self.num_files = manifest.num_files
         self.num_bytes = manifest.num_bytes
+        self.unread: Iterator[FileRows] | None = None
         self._spool: Spool | None = None
-        self._unread: Iterator[FileRows] | None = None
 
     def rows(self) -> Iterator[FileRows]:
         """The files with their footers."""
         if self._spool is not None:
-            for block in self._spool:
-                yield FileRows(*pickle.loads(block))
-        elif self._unread is not None:
-            yield from self._unread
-        else:
-            yield from map(_without_footers, self.manifest.batches())
-
-    def read_later(self, rows: Iterator[FileRows]) -> None:
-        """Read footers only when `rows` is asked for."""
-        self._unread = rows
+            return (FileRows(*pickle.loads(block)) for block in self._spool)
+        if self.unread is not None:
+            return self.unread
+        return map(_without_footers, self.manifest.batches())
 
     def keep(self, rows: FileRows) -> None:
-        """Take files whose footers are read."""
+        """Add files with footers."""
         if self._spool is None:
             self._spool = Spool()
             self.num_files = self.num_bytes = 0
@@ -117,7 +161,7 @@ class Footers:
         self.num_bytes += sum(rows.sizes)
 
     def close(self) -> None:
-        """Give back what is kept on disk."""
+        """Free the disk."""
         if self._spool is not None:
             self._spool.close()
 
@@ -140,8 +184,8 @@ def read_footers(
 ) -> Footers:
     """Read the footers of all files, and merge their schemas; close it when done.
 
-    Without `infer_schema` they are read while the actions are made, and without `stats` too not at
-    all.  `configuration`, that of the table, says which columns have statistics.
+    Without `infer_schema`, footers are read while the actions are made; without `stats` as well,
+    they are not read at all.  The table's `configuration` selects the columns with statistics.
     """
     footers = Footers(manifest, has_stats=stats)
     if not infer_schema and not stats:
@@ -149,22 +193,26 @@ def read_footers(
     reading = _Reading(
         spark,
         manifest,
-        request=_request(configuration or {}, manifest.is_local) if stats else None,
+        request=_stats_request(configuration or {}, manifest.is_local) if stats else None,
         layouts=footers.layouts,
         progress=progress,
         tasks_from_files=tasks_from_files,
     )
     if not infer_schema:
-        footers.read_later(reading.rows())
+        footers.unread = reading.rows()
         return footers
     try:
-        merge = SchemaMerge(spark, manifest)
+        footers.schema = StructType()
+        merged = 0
         for rows in reading.rows():
             footers.keep(rows)
-            merge.add(footers.layouts, reading.first_paths)
-        if not footers.num_files:
+            for layout, path in zip(
+                footers.layouts[merged:], reading.first_paths[merged:], strict=True
+            ):
+                footers.schema = _merged(spark, footers.schema, layout, manifest.uri(path))
+            merged = len(footers.layouts)
+        if not footers.num_files or not footers.schema.fields:
             raise SchemaError("DELTA_FAILED_INFER_SCHEMA")
-        footers.schema = merge.schema()
     except BaseException:
         footers.close()
         raise
@@ -186,25 +234,26 @@ class _Reading:
     ) -> None:
         self._spark = spark
         self._manifest = manifest
-        self._request = request
+        self._stats_request = request
         self._layouts = layouts
         self._numbers: dict[Layout, int] = {}
         self.first_paths: list[str] = []
         self._progress = progress
-        self._ignores_corrupt = str(spark.conf.get(IGNORE_CORRUPT, "false")).lower() == "true"
+        self._ignores_corrupt = is_on(spark, IGNORE_CORRUPT_FILES)
         if tasks_from_files is None:
             tasks_from_files = TASKS_FROM_FILES[has_own_executors(spark)]
         self._store = manifest.store
         self._uses_tasks = (
             manifest.num_files >= tasks_from_files
             and can_run_python(spark)
-            and (manifest.is_local or has_hadoop_footers(spark, manifest.root))
+            # Hadoop may lack the object store's file system.
+            and (manifest.is_local or has_file_system(JvmSession(spark), manifest.root, {}))
         )
 
     def rows(self) -> Iterator[FileRows]:
-        """All files, in blocks, with layouts counted over all of them."""
+        """All files, in blocks, with layouts numbered over all blocks."""
         done = 0
-        blocks = _blocks(self._manifest)
+        blocks = _file_blocks(self._manifest)
         while batch := list(islice(blocks, max(1, self._batch_files() // _BLOCK_FILES))):
             for rows, block in zip(batch, self._read(batch), strict=True):
                 done += len(rows.paths)
@@ -215,8 +264,10 @@ class _Reading:
                     yield kept
 
     def _batch_files(self) -> int:
-        keys = (SCHEMA_BATCH,) if self._request is None else (SCHEMA_BATCH, STATS_BATCH)
-        return min(_positive(self._spark, key, _DEFAULT_BATCHES[key]) for key in keys)
+        for_schemas = CONVERT_SCHEMA_BATCH.of(self._spark)
+        if self._stats_request is None:
+            return for_schemas
+        return min(for_schemas, CONVERT_STATS_BATCH.of(self._spark))
 
     def _read(self, batch: Sequence[FileRows]) -> Iterable[FooterBlock]:
         if self._uses_tasks:
@@ -230,17 +281,19 @@ class _Reading:
 
     def _read_by_tasks(self, batch: Sequence[FileRows]) -> Iterator[FooterBlock]:
         if self._manifest.is_local:
-            return local_footers(self._spark, [self._files(rows) for rows in batch], self._request)
+            return local_footers(
+                self._spark, [self._files(rows) for rows in batch], self._stats_request
+            )
         places = [
             [hadoop_location(self._manifest.address(path)) for path in rows.paths] for rows in batch
         ]
-        found = hadoop_footers(self._spark, places, scan_options(self._store), self._request)
-        return self._with_reasons(batch, found)
+        blocks = hadoop_footers(self._spark, places, scan_options(self._store), self._stats_request)
+        return self._with_reasons(batch, blocks)
 
     def _with_reasons(
         self, batch: Sequence[FileRows], blocks: Iterable[FooterBlock]
     ) -> Iterator[FooterBlock]:
-        """The blocks; where a task could not read a file the driver does, or says why not."""
+        """The blocks; the driver reads failed files again, for the rows or for the reason."""
         for rows, block in zip(batch, blocks, strict=True):
             if any(footer.problem is not None for footer in block.files):
                 yield from self._read_by_driver([rows])
@@ -250,16 +303,16 @@ class _Reading:
     def _read_by_driver(self, batch: Sequence[FileRows]) -> Iterator[FooterBlock]:
         is_local = self._manifest.is_local
         read_tail = read_local_tail if is_local else self._store_tail
-        # Parsing holds Python's lock, so more threads help only to wait for a store.
+        # Parsing holds the GIL, so more threads help only while they wait for a store.
         threads = min(_LOCAL_THREADS, os.cpu_count() or 1) if is_local else _STORE_THREADS
         if sum(len(rows.paths) for rows in batch) <= _PART_FILES:
             threads = 1
 
         def read(files: Sequence[tuple[str, int]]) -> FooterBlock:
-            return parquet_footers.read_footers(files, read_tail, self._request)
+            return parquet_footers.read_footers(files, read_tail, self._stats_request)
 
         with ThreadPoolExecutor(threads) as pool:
-            # A block at a time: footers that nobody has taken yet are in memory.
+            # A block at a time: results wait in memory until they are consumed.
             for rows in batch:
                 files = self._files(rows)
                 parts = [files[at : at + _PART_FILES] for at in range(0, len(files), _PART_FILES)]
@@ -273,13 +326,11 @@ class _Reading:
             raise OSError(str(error)) from error
 
     def _files(self, rows: FileRows) -> list[tuple[str, int]]:
-        paths: Iterable[str] = rows.paths
-        if self._manifest.is_local:
-            paths = map(self._manifest.local_path, paths)
-        return list(zip(paths, rows.sizes, strict=True))
+        path_of = self._manifest.local_path if self._manifest.is_local else str
+        return list(zip(map(path_of, rows.paths), rows.sizes, strict=True))
 
     def _numbered(self, rows: FileRows, block: FooterBlock) -> FileRows:
-        """The files that could be read, with layouts counted over all blocks."""
+        """The files that could be read, with layouts numbered over all blocks."""
         numbers: dict[int, int] = {}
         kept: list[int] = []
         footers: list[FileFooter] = []
@@ -304,14 +355,14 @@ class _Reading:
         )
 
     def _number(self, layout: Layout, path: str) -> int:
-        number = self._numbers.setdefault(layout, len(self._layouts))
-        if number == len(self._layouts):
+        if layout not in self._numbers:
+            self._numbers[layout] = len(self._layouts)
             self._layouts.append(layout)
             self.first_paths.append(path)
-        return number
+        return self._numbers[layout]
 
     def _refuse(self, path: str, problem: str, is_corrupt: bool) -> None:
-        # As Spark has it: a file that is not there, or not to be opened, is never passed over.
+        # As in Spark, a file that is missing or cannot be opened is never skipped.
         if is_corrupt and self._ignores_corrupt:
             _LOGGER.warning("Left out %s, for its footer cannot be read: %s", path, problem)
             return
@@ -321,7 +372,58 @@ class _Reading:
         raise error
 
 
-def _request(configuration: Mapping[str, str], is_local: bool) -> StatsRequest:
+def _merged(spark: SparkSession, schema: StructType, layout: Layout, uri: str) -> StructType:
+    """The schema with the columns of a layout, of which the file at `uri` is one."""
+    own = _schema_of(spark, layout, uri)
+    try:
+        check_no_duplicates(own, f"{_DUPLICATES}.CONVERT_TO_DELTA")
+        return merge_schemas(schema, own)
+    except SchemaError as error:
+        error.add_note(f"The file is {uri}: {own.simple_string}")
+        raise
+
+
+def _schema_of(spark: SparkSession, layout: Layout, uri: str) -> StructType:
+    """The schema that Spark wrote into a footer, or infers from a file of another writer."""
+    if layout.spark_schema is not None:
+        try:
+            return _plain(parse_schema(layout.spark_schema))
+        except SchemaError as error:
+            if error.condition == _DUPLICATES:
+                raise _duplicates(uri, error.parameters["duplicateCols"]) from error
+            # Otherwise the file has a type that is not one of ours.
+    try:
+        read = spark.read.format("parquet").options(**_ONE_FILE).load(hadoop_location(uri))
+        return _plain(from_spark(read.schema))
+    except JAVA_FAILURES as error:
+        if isinstance(error, PySparkException) and error.getCondition() == _SPARK_DUPLICATES:
+            name = (error.getMessageParameters() or {}).get("columnName", "").strip("`")
+            raise _duplicates(uri, name) from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataFileError(
+            "DELTA_CONVERT_UNREADABLE_COLUMNS", file=uri, reason=reason[:500]
+        ) from error
+
+
+def _duplicates(uri: str, name: str) -> SchemaError:
+    error = SchemaError(f"{_DUPLICATES}.CONVERT_TO_DELTA", duplicateCols=name)
+    error.add_note(f"The file is {uri}")
+    return error
+
+
+def _plain(schema: StructType) -> StructType:
+    """The schema for a new table: all nullable, with comments as the only metadata."""
+
+    def with_comment_only(f: StructField) -> StructField:
+        kept = {key: value for key, value in f.metadata.items() if key == "comment"}
+        return StructField(f.name, f.data_type, f.nullable, kept)
+
+    plain = map_fields(as_nullable(schema), with_comment_only)
+    assert isinstance(plain, StructType)
+    return plain
+
+
+def _stats_request(configuration: Mapping[str, str], is_local: bool) -> StatsRequest:
     listed = configuration.get(STATS_COLUMNS.key)
     if listed is not None:
         names = frozenset(path[0].lower() for path in parse_column_list(listed))
@@ -331,7 +433,7 @@ def _request(configuration: Mapping[str, str], is_local: bool) -> StatsRequest:
     return StatsRequest(most_leaves=most, reads_int96=is_local)
 
 
-def _blocks(manifest: FileManifest) -> Iterator[FileRows]:
+def _file_blocks(manifest: FileManifest) -> Iterator[FileRows]:
     for batch in manifest.batches():
         for at in range(0, batch.num_rows, _BLOCK_FILES):
             yield _without_footers(batch.slice(at, _BLOCK_FILES))
@@ -340,8 +442,3 @@ def _blocks(manifest: FileManifest) -> Iterator[FileRows]:
 def _without_footers(batch: pa.RecordBatch) -> FileRows:
     paths, sizes, times, partitions = (column.to_pylist() for column in batch.columns)
     return FileRows(paths, sizes, times, partitions, None)
-
-
-def _positive(spark: SparkSession, key: str, default: int) -> int:
-    text = spark.conf.get(key, None)
-    return int(text) if text and text.isdecimal() and int(text) > 0 else default

@@ -1,45 +1,86 @@
-"""The JVM behind a session: Python values to Scala's and back, calls from Java into Python.
+"""The JVM of a session: its classes, Scala values, settings, private fields, and Python proxies.
 
-Everything else in this package takes a `JvmSession`, and nothing outside of `spark/jvm` takes
-what its attributes give.
+Everything else in this package takes a `JvmSession`.  Nothing outside `spark/jvm` uses the Java
+objects in its attributes.  Differences between minor versions of Spark are here too: a row of
+`_PLACES` has every name that a class has had, and the session's JVM decides which exists.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
-from weakref import WeakKeyDictionary
+from itertools import count
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from py4j.java_gateway import JavaClass, JavaGateway
+from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_delta.errors import OperationNotAllowedError
 from pyspark_delta.kernel.protocol.schema_json import type_json
 from pyspark_delta.kernel.protocol.types import DataType
 
+SESSION_CATALOG_KEY = "spark.sql.catalog.spark_catalog"
+"""Spark's setting for the class of the session catalog."""
+
+HOOKED_PARSER = "pyspark_delta.Parser"
+"""The class of a hooked session's parser."""
+
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
-# What a JVM was asked for by name: a name takes a call for each of its parts, and never means
-# anything else.
-_FOUND: WeakKeyDictionary[JavaGateway, dict[str, Any]] = WeakKeyDictionary()
+_CATALYST = "org.apache.spark.sql.catalyst"
+_JSON_MAPPER = "com.fasterxml.jackson.databind.ObjectMapper"
+_SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
+_CATALOGS_FIELD = "catalogs"
+_SESSION_CATALOG = "spark_catalog"
+_BUILT_IN_CATALOG = "builtin"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_OLDEST = (4, 2)
+_NEWEST_TESTED = (4, 3)
+# The newest name first.
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "FileStreamSinkLog": (
+        f"{_STREAMING}.sinks.FileStreamSinkLog",
+        f"{_STREAMING}.FileStreamSinkLog",
+    ),
+    "ManifestFileCommitProtocol": (
+        f"{_STREAMING}.ManifestFileCommitProtocol",
+        f"{_STREAMING}.sinks.ManifestFileCommitProtocol",
+    ),
+    "SerializedOffset": (
+        f"{_STREAMING}.runtime.SerializedOffset",
+        f"{_STREAMING}.SerializedOffset",
+    ),
+    "StreamingExecutionRelation": (
+        f"{_STREAMING}.runtime.StreamingExecutionRelation",
+        f"{_STREAMING}.StreamingExecutionRelation",
+    ),
+}
+# Classes and methods of a JVM by name: a lookup is a call for each part of the name, and its result
+# never changes.
+_REMEMBERED: WeakKeyDictionary[JavaGateway, dict[str, Any]] = WeakKeyDictionary()
+Owner = TypeVar("Owner")
 
 
 class JvmSession:
-    """A session, and what its JVM offers.  Cheap to make; holds nothing but the session."""
+    """A session and its JVM.  Cheap to make: it has no state besides the session."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.gateway: JavaGateway = spark.sparkContext._gateway
         self.jvm: Any = spark._jvm
         self.session: Any = spark._jsparkSession
-        self._found = _FOUND.setdefault(self.gateway, {})
+        self._found = _REMEMBERED.setdefault(self.gateway, {})
 
     def accept_callbacks(self) -> None:
-        """Let Java call Python objects of this process; once is enough."""
+        """Let Java call Python objects of this process; calling it again does nothing."""
         ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
 
     def java_class(self, name: str) -> Any:
-        """A class by its full name; `Name$` gives the one instance of a Scala object."""
+        """A class by its full name; `Name$` gives the instance of a Scala object."""
         known = self._found.get(name)
         if known is not None:
             return known
@@ -53,17 +94,50 @@ class JvmSession:
         self._found[name] = found
         return found
 
+    def plan_class(self, name: str) -> Any:
+        """The class of a logical plan node of Catalyst's."""
+        return self.java_class(f"{_CATALYST}.plans.logical.{name}")
+
+    def expression_class(self, name: str) -> Any:
+        """The class of an expression of Catalyst's."""
+        return self.java_class(f"{_CATALYST}.expressions.{name}")
+
     def static(self, class_name: str, method: str) -> Any:
-        """A static method of a class, to be called."""
+        """A static method of a class, as a callable."""
         return self.remembered(
             f"{class_name}.{method}()", lambda: getattr(self.java_class(class_name), method)
         )
 
+    def class_named(self, name: str) -> Any:
+        """Java's `Class` object of that name."""
+        return self.static("java.lang.Class", "forName")(name)
+
     def remembered(self, key: str, find: Callable[[], Any]) -> Any:
-        """What `find` gave for the key the first time: what a JVM has does not change."""
+        """The cached result of `find` for the key: the classes of a JVM do not change."""
         if key not in self._found:
             self._found[key] = find()
         return self._found[key]
+
+    @property
+    def callback_client(self) -> Any:
+        """Java's client for calls of Python objects."""
+        return self.gateway.java_gateway_server.getCallbackClient()
+
+    @property
+    def state(self) -> Any:
+        """Spark's `SessionState`: the session's catalog, parser, optimizer and settings."""
+        return self.session.sessionState()
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session in the JVM, which all Python objects for it share."""
+        return str(self.session.sessionUUID())
+
+    @property
+    def parser(self) -> Any:
+        """Spark's own parser of the session, behind ours where the session is hooked."""
+        found = self.state.sqlParser()
+        return found.sparks() if found.getClass().getName() == HOOKED_PARSER else found
 
     def seq(self, items: Iterable[Any]) -> Any:
         """A Scala sequence."""
@@ -73,16 +147,20 @@ class JvmSession:
         """A Scala map from text to text."""
         return self.static(_PYTHON_UTILS, "toScalaMap")(dict(items))
 
+    def python_dict(self, scala_map: Any) -> dict[str, str]:
+        """A Scala map from text to text as a dict."""
+        return dict(self.static("scala.jdk.javaapi.CollectionConverters", "asJava")(scala_map))
+
     def none(self) -> Any:
         """Scala's None."""
         return self.java_class("scala.None$")
 
     def some(self, value: Any) -> Any:
-        """Scala's Some."""
+        """Scala's Some of a value, or Scala's None for None."""
         return self.static("scala.Option", "apply")(value)
 
     def array(self, element_class: Any, items: Sequence[Any]) -> Any:
-        """A Java array; a call for each item, so for few of them."""
+        """A Java array; takes a call for each item, so it is for short ones."""
         array = self.gateway.new_array(element_class, len(items))
         for index, item in enumerate(items):
             array[index] = item
@@ -98,10 +176,229 @@ class JvmSession:
         return DataFrame(java_data_frame, self.spark)
 
     def hadoop_path(self, text: str) -> Any:
-        """Hadoop's Path of a decoded path or location."""
+        """Hadoop's Path for a decoded path or location."""
         return self.java_class("org.apache.hadoop.fs.Path")(text)
+
+    def hadoop_conf(self, options: Mapping[str, str] | None = None) -> Any:
+        """The Hadoop configuration with `options` added, as Spark makes it for a scan."""
+        return self.state.newHadoopConfWithOptions(self.scala_map(options or {}))
 
 
 def items(scala_seq: Any) -> list[Any]:
-    """The items of a short Scala sequence: a call for each."""
+    """The items of a short Scala sequence; takes a call for each."""
     return [scala_seq.apply(index) for index in range(scala_seq.size())]
+
+
+def option_value(option: Any) -> Any:
+    """The value of a Scala Option, or None."""
+    return option.get() if option.isDefined() else None
+
+
+def analyzed_plan(frame: DataFrame) -> Any:
+    """The resolved logical plan of a DataFrame, before the optimizer."""
+    return frame._jdf.queryExecution().analyzed()
+
+
+def simple_name(java_object: Any) -> str:
+    """The name of an object's class without its package."""
+    return str(java_object.getClass().getSimpleName())
+
+
+def private_value(java_object: Any, name: str) -> Any:
+    """The value of a private field of Spark's, read by reflection because Spark has no hook there.
+
+    Each such field is listed in `test_jvm_seams.py` or `test_hook_seams.py` of `tests/spark/jvm`.
+    """
+    return _private_field(java_object, name).get(java_object)
+
+
+def set_private_value(java_object: Any, name: str, value: Any) -> None:
+    """Set a private field; see `private_value`."""
+    _private_field(java_object, name).set(java_object, value)
+
+
+def java_interfaces(*names: str) -> type:
+    """For the attribute `Java` of a class whose objects Java calls, by these interfaces."""
+    return type("Java", (), {"implements": names})
+
+
+class JavaProxy:
+    """A Python object that Java calls and compares by identity."""
+
+    def equals(self, other: Any) -> bool:
+        return self is other
+
+    def hashCode(self) -> int:
+        return id(self) & 0x7FFFFFFF
+
+
+class ProxyNames(Generic[Owner]):
+    """Finds the Python object behind a Java proxy, among the live objects of one kind.
+
+    Java has a proxy for a Python object, and returns the proxy, never the object.  The proxy's text
+    begins with `prefix` and ends in a token that identifies the object.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._tokens = count()
+        self._alive: WeakValueDictionary[str, Owner] = WeakValueDictionary()
+
+    def name(self, owner: Owner, label: str = "") -> str:
+        """The text for the object's proxy: the label, and a unique token."""
+        token = str(next(self._tokens))
+        self._alive[token] = owner
+        return f"{self._prefix}{label}] {token}"
+
+    def behind(self, java_object: Any) -> Owner | None:
+        """Our object behind a Java object; None when there is none."""
+        text = str(java_object.toString())
+        return self._alive.get(_token_of_name(text)) if text.startswith(self._prefix) else None
+
+    def named(self, name: str) -> Owner:
+        """The live object with that name."""
+        return self._alive[_token_of_name(name)]
+
+
+def moved_class(jvm: JvmSession, name: str) -> Any:
+    """The class of that short name, by the name that this Spark has."""
+
+    def find() -> Any:
+        for place in _PLACES[name]:
+            found = jvm.java_class(place)
+            if isinstance(found, JavaClass):
+                return found
+        raise OperationNotAllowedError(
+            "DELTA_OPERATION_NOT_ALLOWED", operation=f"Spark {jvm.spark.version}, without {name},"
+        )
+
+    return jvm.remembered(f"moved {name}", find)
+
+
+def default_arguments(
+    jvm: JvmSession, object_name: str, method: str, given: int
+) -> tuple[Any, ...]:
+    """Defaults of the parameters that a newer Spark has after the `given` ones.
+
+    Scala compiles the default of parameter N of `method` into a method `method$default$N` of the
+    object, which `object_name` names as `JvmSession.java_class` takes it.
+    """
+
+    def find() -> tuple[Any, ...]:
+        scala_object = jvm.java_class(object_name)
+        names = {each for each in dir(scala_object) if each.startswith(f"{method}$default$")}
+        defaults: list[Any] = []
+        while (name := f"{method}$default${given + len(defaults) + 1}") in names:
+            defaults.append(getattr(scala_object, name)())
+        return tuple(defaults)
+
+    return jvm.remembered(  # type: ignore[no-any-return]
+        f"{object_name}.{method} after {given}", find
+    )
+
+
+def check_supported(version: str) -> None:
+    """Raise for a Spark older than the supported ones; warn of one newer than the tested ones.
+
+    Differences of a newer one are found when they are called, and may raise then.
+    """
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None:
+        return
+    minor = (int(found[1]), int(found[2]))
+    if minor < _OLDEST:
+        raise unsupported(version)
+    if minor > _NEWEST_TESTED:
+        warnings.warn(
+            f"pyspark-delta is tested up to Spark {_dotted(_NEWEST_TESTED)}, this is {version}: "
+            "look for a newer release if something fails.",
+            stacklevel=3,
+        )
+
+
+def unsupported(version: str) -> OperationNotAllowedError:
+    """The error for enabling a session of such a Spark."""
+    return OperationNotAllowedError(
+        "DELTA_UNSUPPORTED_SPARK_VERSION",
+        version=version,
+        oldest=_dotted(_OLDEST),
+        newest=_dotted(_NEWEST_TESTED),
+    )
+
+
+def all_settings(jvm: JvmSession) -> dict[str, str]:
+    """All settings of the session that have a value, in one call.
+
+    `spark.conf.getAll` makes a call for each, and ends with an exception that PySpark turns into
+    text: well over a hundred calls.
+    """
+    mapper = jvm.remembered(f"{_JSON_MAPPER}()", lambda: jvm.java_class(_JSON_MAPPER)())
+    found: dict[str, str] = json.loads(mapper.writeValueAsString(jvm.session.conf().getAllAsJava()))
+    return found
+
+
+def timestamp_text(jvm: JvmSession, milliseconds: int) -> str:
+    """A time as `java.sql.Timestamp` prints it, in the JVM's zone: the form of the history."""
+    instant = jvm.static("java.time.Instant", "ofEpochMilli")(milliseconds)
+    return str(jvm.static("java.sql.Timestamp", "from")(instant).toString())
+
+
+def note_last_commit(version: int, *, key: str, mark: str) -> None:
+    """Set the setting `key` in the session of this thread, if that has the setting `mark`.
+
+    Programs for delta-spark read the version there; it may be of any table.
+    """
+    context: Any = SparkContext._active_spark_context
+    if context is None or context._gateway is None:
+        return
+    # Not through PySpark's SparkSession, which would make a wrapper that is not enabled.
+    found = getattr(context._jvm, _SESSION_CLASS).getActiveSession()
+    if not found.isDefined():
+        return
+    conf = found.get().sessionState().conf()
+    if conf.contains(mark):
+        conf.setConfString(key, str(version))
+
+
+def has_cached_plans(jvm: JvmSession) -> bool:
+    """Whether Spark has cached the rows of any plan."""
+    return not jvm.session.sharedState().cacheManager().isEmpty()
+
+
+def keep_session_catalog(jvm: JvmSession) -> None:
+    """Make the session's catalog that of all views too, including those of other sessions.
+
+    A permanent view stores the settings of the session that made it.  A view made by delta-spark
+    has delta-spark's catalog class, which Spark fails to load whenever the view is used.  Spark
+    loads no class while its map of catalogs has an entry for the session catalog.
+    """
+    manager = jvm.state.catalogManager()
+    private_value(manager, _CATALOGS_FIELD).put(_SESSION_CATALOG, manager.v2SessionCatalog())
+
+
+def release_session_catalog(jvm: JvmSession) -> None:
+    """Undo `keep_session_catalog`; a catalog that the session configures was in the map before."""
+    if jvm.spark.conf.get(SESSION_CATALOG_KEY, _BUILT_IN_CATALOG) == _BUILT_IN_CATALOG:
+        private_value(jvm.state.catalogManager(), _CATALOGS_FIELD).remove(_SESSION_CATALOG)
+
+
+def _private_field(java_object: Any, name: str) -> Any:
+    java_class = java_object.getClass()
+    while java_class is not None:
+        for field in java_class.getDeclaredFields():
+            if field.getName() == name:
+                field.setAccessible(True)
+                return field
+        java_class = java_class.getSuperclass()
+    raise OperationNotAllowedError(
+        "DELTA_OPERATION_NOT_ALLOWED",
+        operation=f"A Spark whose {java_object.getClass().getName()} has no {name}",
+    )
+
+
+def _dotted(minor: tuple[int, int]) -> str:
+    return ".".join(map(str, minor))
+
+
+def _token_of_name(name: str) -> str:
+    return name.rpartition(" ")[2]

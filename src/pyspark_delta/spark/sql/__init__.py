@@ -1,1 +1,1 @@
-"""Delta's statements: which they are, and what runs them."""
+"""Delta's SQL statements: recognizes, parses and runs them."""

@@ -1,6 +1,6 @@
-"""A statement of `spark.sql`: ours to run, or Spark's, to which it goes as it was written.
+"""Finds the command of a statement about Delta tables; all others are Spark's, unchanged.
 
-One row per verb; a verb's runner gives None when the statement turns out to be Spark's.
+One row per verb; its function returns None when the statement is Spark's.
 """
 
 from __future__ import annotations
@@ -8,104 +8,104 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.parameters import are_arguments
-from pyspark_delta.spark.jvm.parser import syntax_error
-from pyspark_delta.spark.jvm.plans import empty_frame
-from pyspark_delta.spark.sql.alter import run_alter, run_comment_on_column
-from pyspark_delta.spark.sql.analyze import run_analyze
-from pyspark_delta.spark.sql.bound_statements import bound_statement
-from pyspark_delta.spark.sql.change import run_change
-from pyspark_delta.spark.sql.clone import run_clone_statement
-from pyspark_delta.spark.sql.convert import run_convert
-from pyspark_delta.spark.sql.define import run_define
-from pyspark_delta.spark.sql.describe import run_describe, run_detail, run_history
-from pyspark_delta.spark.sql.drop import run_drop
-from pyspark_delta.spark.sql.explain import run_explain
-from pyspark_delta.spark.sql.generate import run_generate_statement
+from pyspark_delta.spark.jvm.parser.parameters import are_arguments
+from pyspark_delta.spark.jvm.parser.plans import syntax_error
 from pyspark_delta.spark.sql.grammar import StatementSyntaxError
 from pyspark_delta.spark.sql.heads import head
-from pyspark_delta.spark.sql.insert import run_insert
-from pyspark_delta.spark.sql.optimize import run_optimize_statement, run_reorg_statement
-from pyspark_delta.spark.sql.refused import run_refused
-from pyspark_delta.spark.sql.requests import Request, resolvable
-from pyspark_delta.spark.sql.restore import run_restore_statement
-from pyspark_delta.spark.sql.show import run_show
-from pyspark_delta.spark.sql.vacuum import run_vacuum_statement
+from pyspark_delta.spark.sql.parameters import bound_statement
+from pyspark_delta.spark.sql.statement import Command, Request
+from pyspark_delta.spark.sql.statements.alter import alter_command, column_comment_command
+from pyspark_delta.spark.sql.statements.change import change_command
+from pyspark_delta.spark.sql.statements.clone import clone_command, convert_command
+from pyspark_delta.spark.sql.statements.define import define_command
+from pyspark_delta.spark.sql.statements.describe import (
+    describe_command,
+    detail_command,
+    history_command,
+)
+from pyspark_delta.spark.sql.statements.drop import drop_command, refused_command
+from pyspark_delta.spark.sql.statements.explain import explain_command
+from pyspark_delta.spark.sql.statements.insert import insert_command
+from pyspark_delta.spark.sql.statements.maintain import (
+    analyze_command,
+    generate_command,
+    optimize_command,
+    reorg_command,
+    restore_command,
+    vacuum_command,
+)
+from pyspark_delta.spark.sql.statements.show import show_command
 
 
-def run_statement(
-    spark: SparkSession, sql: str, args: Any, run: Callable[[str, Any], DataFrame]
-) -> DataFrame:
-    """The result of a statement, by us or by Spark; `run` gives a text and arguments to Spark."""
+def find_command(spark: SparkSession, sql: str, args: Any) -> Command | None:
+    """The command of a statement about Delta tables; None for a statement of Spark's."""
     found = head(sql)
-    if found is not None and are_arguments(args):
-        jvm = JvmSession(spark)
-        bound = bound_statement(jvm, sql, found, args)
-        left = bound.left
-        request = Request(
-            spark, bound.sql, bound.head, bool(left), lambda text: run(text, left), left
-        )
-        try:
-            result = _RUNNERS[bound.head.verb](request)
-        except StatementSyntaxError as error:
-            place = bound.written.place(error.start)
-            raise syntax_error(jvm, sql, place, error.found) from None
-        if result is not None:
-            return result
-    return run(resolvable(spark, sql), args)
+    if found is None or not are_arguments(args):
+        return None
+    jvm = JvmSession(spark)
+    bound = bound_statement(jvm, sql, found, args)
+    request = Request(
+        spark=spark,
+        sql=bound.sql,
+        head=bound.head,
+        has_arguments=bool(bound.left),
+        args=bound.left,
+    )
+    try:
+        return _COMMANDS[bound.head.verb](request)
+    except StatementSyntaxError as error:
+        place = bound.written.place(error.start)
+        raise syntax_error(jvm, sql, place, error.found) from None
 
 
-def _define(request: Request) -> DataFrame | None:
-    """A table from columns, from a query, or from another table's files."""
-    cloned = run_clone_statement(request)
-    return run_define(request) if cloned is None else cloned
+def _create(request: Request) -> Command | None:
+    """Create a table from columns, a query, or another table's files."""
+    cloned = clone_command(request)
+    return define_command(request) if cloned is None else cloned
 
 
-def _convert(request: Request) -> DataFrame | None:
-    run_convert(request.spark, request.sql)
-    return empty_frame(JvmSession(request.spark))
+def _analyze(request: Request) -> Command | None:
+    """Collect the log's statistics; those in the catalog would bypass the log."""
+    collected = analyze_command(request)
+    if collected is None:
+        refused_command(request)
+    return collected
 
 
-def _analyze(request: Request) -> DataFrame | None:
-    """Statistics of the log; those of the catalog would be past it."""
-    collected = run_analyze(request)
-    return run_refused(request) if collected is None else collected
-
-
-_RUNNERS: dict[str, Callable[[Request], DataFrame | None]] = {
-    "CREATE TABLE": _define,
-    "REPLACE TABLE": _define,
-    "INSERT INTO": run_insert,
-    "INSERT OVERWRITE": run_insert,
-    "DROP TABLE": run_drop,
-    "OPTIMIZE": run_optimize_statement,
-    "VACUUM": run_vacuum_statement,
-    "REORG TABLE": run_reorg_statement,
-    "CONVERT TO DELTA": _convert,
-    "RESTORE": run_restore_statement,
-    "GENERATE": run_generate_statement,
-    "DESCRIBE DETAIL": run_detail,
-    "DESC DETAIL": run_detail,
-    "DESCRIBE HISTORY": run_history,
-    "DESC HISTORY": run_history,
-    "DESCRIBE": run_describe,
-    "DESC": run_describe,
-    "SHOW COLUMNS": run_show,
-    "SHOW PARTITIONS": run_show,
-    "SHOW TBLPROPERTIES": run_show,
-    "SHOW CREATE TABLE": run_show,
-    "UPDATE": run_change,
-    "DELETE": run_change,
-    "MERGE": run_change,
-    "TRUNCATE TABLE": run_change,
-    "ALTER TABLE": run_alter,
-    "COMMENT ON TABLE": run_alter,
-    "COMMENT ON COLUMN": run_comment_on_column,
-    "LOAD DATA": run_refused,
-    "MSCK REPAIR TABLE": run_refused,
+_COMMANDS: dict[str, Callable[[Request], Command | None]] = {
+    "CREATE TABLE": _create,
+    "REPLACE TABLE": _create,
+    "INSERT INTO": insert_command,
+    "INSERT OVERWRITE": insert_command,
+    "DROP TABLE": drop_command,
+    "OPTIMIZE": optimize_command,
+    "VACUUM": vacuum_command,
+    "REORG TABLE": reorg_command,
+    "CONVERT TO DELTA": convert_command,
+    "RESTORE": restore_command,
+    "GENERATE": generate_command,
+    "DESCRIBE DETAIL": detail_command,
+    "DESC DETAIL": detail_command,
+    "DESCRIBE HISTORY": history_command,
+    "DESC HISTORY": history_command,
+    "DESCRIBE": describe_command,
+    "DESC": describe_command,
+    "SHOW COLUMNS": show_command,
+    "SHOW PARTITIONS": show_command,
+    "SHOW TBLPROPERTIES": show_command,
+    "SHOW CREATE TABLE": show_command,
+    "UPDATE": change_command,
+    "DELETE": change_command,
+    "MERGE": change_command,
+    "TRUNCATE TABLE": change_command,
+    "ALTER TABLE": alter_command,
+    "COMMENT ON TABLE": alter_command,
+    "COMMENT ON COLUMN": column_comment_command,
+    "LOAD DATA": refused_command,
+    "MSCK REPAIR TABLE": refused_command,
     "ANALYZE TABLE": _analyze,
-    "EXPLAIN": run_explain,
+    "EXPLAIN": explain_command,
 }

@@ -1,7 +1,8 @@
-"""Statements that Spark's parser does not know, read word by word from the left.
+"""A reader for statements that Spark's parser does not know, from left to right.
 
-Pure text: what is read comes back as values, and what cannot be read is a place in the statement,
-which the caller turns into Spark's own error.  Words count in any case; a quoted name is never one.
+No session is needed: the parts of a statement are returned as values, and an error is a position in
+the statement, which the caller turns into Spark's own error.  Keywords are case-insensitive; a
+quoted name is never a keyword.
 
 >>> read = StatementReader("convert to delta parquet.`/a``b` -- all of it")
 >>> read.expect("CONVERT", "TO", "DELTA")
@@ -12,85 +13,87 @@ which the caller turns into Spark's own error.  Words count in any case; a quote
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from pyspark_delta.kernel.scan.string_literals import string_value
-from pyspark_delta.spark.sql.words import Word, words
+from pyspark_delta.kernel.sql.lexer import Token, TokenKind, tokens
+from pyspark_delta.spark.scan.load import AsOf
 
 _OPENS, _CLOSES = "(", ")"
 _TYPE_LETTERS = "bdlsyBDLSY"
-_NUMBER = re.compile(rf"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][0-9]+)?[{_TYPE_LETTERS}]{{0,2}}")
+_VERSION_WORDS = ("VERSION", "SYSTEM_VERSION")
+_TIME_WORDS = ("TIMESTAMP", "SYSTEM_TIME")
+# A time that was bound as an argument follows the name of its type.
+_TIME_TYPES = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE")
 
 
 class StatementSyntaxError(Exception):
-    """A statement ends to make sense at `start`; `found` is the word there, None for the end."""
+    """A syntax error at `start`; `found` is the word there, None for the end."""
 
     def __init__(self, start: int, found: str | None) -> None:
         self.start, self.found = start, found
         super().__init__(f"unexpected {'end' if found is None else found!r} at {start}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of a statement that somebody else reads, and where in it the part begins."""
+    """A part of a statement for another parser, and its position in the statement."""
 
     text: str
     start: int
 
 
 class StatementReader:
-    """The words of one statement; each call passes those that it reads."""
+    """The words of one statement; each call consumes those that it reads."""
 
     def __init__(self, sql: str) -> None:
         self._sql = sql
-        self._words = tuple(words(sql))
+        self._tokens = tuple(tokens(sql))
         self._next = 0
 
     def takes(self, *wanted: str) -> bool:
-        """Whether these words come next, all of them; else none is passed."""
+        """Consume these words and return True, or consume none and return False."""
         if not self.is_next(*wanted):
             return False
         self._next += len(wanted)
         return True
 
     def expect(self, *wanted: str) -> None:
-        """Pass these words; a syntax error at the first that is not there."""
+        """Consume these words; a syntax error at the first that is missing."""
         for word in wanted:
             if not self.takes(word):
                 raise self.error()
 
     def name(self) -> tuple[str, ...]:
-        """A name, its parts separated by dots and perhaps in backticks."""
+        """A name, with its parts separated by dots and possibly in backticks."""
         parts = [self._part()]
         while self.takes("."):
             parts.append(self._part())
         return tuple(parts)
 
     def place(self) -> str | tuple[str, ...]:
-        """A table: its path, where a text stands, else the parts of its name."""
+        """A table: its path, if it is a string literal, else the parts of its name."""
         word = self._peek()
-        return self.text() if word is not None and word.is_text else self.name()
+        return self.text() if word is not None and word.is_string else self.name()
 
     def text(self) -> str:
-        """What a text in quotes says."""
+        """The value of a string literal."""
         word = self._peek()
-        if word is None or not word.is_text:
+        if word is None or not word.is_string:
             raise self.error()
         self._next += 1
-        return string_value(word.text)
+        return word.value
 
     def word(self) -> str:
-        """One name, perhaps in backticks."""
+        """One name, possibly in backticks."""
         return self._part()
 
     def is_text_next(self) -> bool:
-        """Whether a text in quotes comes next."""
+        """Whether a string literal comes next."""
         word = self._peek()
-        return word is not None and word.is_text
+        return word is not None and word.is_string
 
     def whole_number(self) -> int:
-        """A number of digits alone."""
+        """A number of digits only."""
         word = self._peek()
         if word is None or not (word.text.isascii() and word.text.isdigit()):
             raise self.error()
@@ -98,31 +101,27 @@ class StatementReader:
         return int(word.text)
 
     def number(self) -> float:
-        """A number as SQL writes it: a sign, a fraction and the letter of a type may be there."""
+        """A number of SQL, possibly with a sign, a fraction and a type suffix."""
         first = self._next
-        self.takes("-")
-        while (word := self._peek()) and (word.is_name or word.text == "."):
-            self._next += 1
-            if self._next < len(self._words) and self._words[self._next].start != word.end:
-                break
-        start = self._words[first].start if first < len(self._words) else len(self._sql)
-        text = self._sql[start : self._words[self._next - 1].end] if self._next > first else ""
-        if _NUMBER.fullmatch(text) is None:
+        sign = -1 if self.takes("-") else 1
+        word = self._peek()
+        if word is None or word.kind is not TokenKind.NUMBER or word.text[-1] in "fF":
             self._next = first
             raise self.error()
-        return float(text.rstrip(_TYPE_LETTERS))
+        self._next += 1
+        return sign * float(word.text.rstrip(_TYPE_LETTERS))
 
     def is_next(self, *wanted: str) -> bool:
-        """Whether these words come next; none is passed."""
-        following = self._words[self._next : self._next + len(wanted)]
+        """Whether these words come next; consumes none."""
+        following = self._tokens[self._next : self._next + len(wanted)]
         return [word.text.upper() for word in following] == list(wanted)
 
     def is_at_end(self) -> bool:
-        """Whether nothing follows but semicolons."""
-        return all(word.text == ";" for word in self._words[self._next :])
+        """Whether only semicolons follow."""
+        return all(word.text == ";" for word in self._tokens[self._next :])
 
     def bracketed(self) -> Piece:
-        """What stands between a bracket and the one that closes it."""
+        """The text between a parenthesis and its closing one."""
         self.expect(_OPENS)
         depth, first = 1, self._next
         while depth:
@@ -131,43 +130,43 @@ class StatementReader:
                 raise self.error()
             depth += (word.text == _OPENS) - (word.text == _CLOSES)
             self._next += 1
-        start = self._words[first - 1].end
-        return Piece(self._sql[start : self._words[self._next - 1].start], start)
+        start = self._tokens[first - 1].end
+        return Piece(text=self._sql[start : self._tokens[self._next - 1].start], start=start)
 
     def until(self, *wanted: str) -> Piece:
-        """What stands before these words, or before the end; words in brackets do not count."""
+        """The text before these words, or the end; words in parentheses do not count."""
         depth, first = 0, self._next
         while not self.is_at_end() and (depth or not self.is_next(*wanted)):
-            text = self._words[self._next].text
+            text = self._tokens[self._next].text
             depth += (text == _OPENS) - (text == _CLOSES)
             self._next += 1
         if self._next == first:
             raise self.error()
-        start = self._words[first].start
-        return Piece(self._sql[start : self._words[self._next - 1].end], start)
+        start = self._tokens[first].start
+        return Piece(text=self._sql[start : self._tokens[self._next - 1].end], start=start)
 
     def rest(self) -> Piece:
-        """All that follows."""
+        """The rest of the statement."""
         word = self._peek()
         start = len(self._sql) if word is None else word.start
-        return Piece(self._sql[start:], start)
+        return Piece(text=self._sql[start:], start=start)
 
     def end(self) -> None:
-        """Nothing may follow but semicolons."""
+        """Check that only semicolons follow."""
         while self.takes(";"):
             pass
         if self._peek() is not None:
             raise self.error()
 
     def error(self) -> StatementSyntaxError:
-        """The error that says: not this word, or not yet the end."""
+        """A syntax error at the next word, or at the end."""
         word = self._peek()
         if word is None:
             return StatementSyntaxError(len(self._sql), None)
         return StatementSyntaxError(word.start, word.text)
 
-    def _peek(self) -> Word | None:
-        return self._words[self._next] if self._next < len(self._words) else None
+    def _peek(self) -> Token | None:
+        return self._tokens[self._next] if self._next < len(self._tokens) else None
 
     def _part(self) -> str:
         word = self._peek()
@@ -175,3 +174,35 @@ class StatementReader:
             raise self.error()
         self._next += 1
         return word.value
+
+
+def read_as_of(read: StatementReader) -> AsOf | None:
+    """VERSION AS OF or TIMESTAMP AS OF, if that comes next; else None.
+
+    >>> read_as_of(StatementReader("FOR SYSTEM_VERSION AS OF 3"))
+    AsOf(version=3, timestamp=None)
+    >>> read_as_of(StatementReader("TIMESTAMP AS OF DATE '2024-01-31'"))
+    AsOf(version=None, timestamp='2024-01-31')
+    >>> read_as_of(StatementReader("TBLPROPERTIES ('a' = 'b')")) is None
+    True
+    """
+    has_for = read.takes("FOR")
+    if any(read.takes(word, "AS", "OF") for word in _VERSION_WORDS):
+        return AsOf(version=_version_number(read))
+    if any(read.takes(word, "AS", "OF") for word in _TIME_WORDS):
+        any(read.takes(word) for word in _TIME_TYPES)
+        return AsOf(timestamp=read.text())
+    if has_for:
+        raise read.error()
+    return None
+
+
+def _version_number(read: StatementReader) -> int:
+    """A number, possibly in quotes."""
+    if not read.is_text_next():
+        return read.whole_number()
+    error = read.error()
+    text = read.text().strip()
+    if not (text.isascii() and text.isdigit()):
+        raise error
+    return int(text)

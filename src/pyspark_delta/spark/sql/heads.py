@@ -1,6 +1,6 @@
-"""How a statement begins: its verb, and the table it is about.
+"""Finds the verb of a statement, and the table that it is about.
 
-Found in the first words alone, so that a statement that is not ours is hardly looked at.
+It reads only the first words, so that other statements cost almost nothing.
 
 >>> head("INSERT INTO TABLE a.`b c` VALUES (1)")
 Head(verb='INSERT INTO', target=('a', 'b c'))
@@ -17,21 +17,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from pyspark_delta.spark.sql.words import Word, words
+from pyspark_delta.kernel.sql.lexer import Token, tokens
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """The beginning of a statement that may concern a Delta table.
 
-    `target` is empty where the words do not tell it.
+    `target` is empty if the first words do not have it.
     """
 
     verb: str
     target: tuple[str, ...] = ()
 
 
-# The words of a verb; those in brackets may be left out.  What follows them is the target's name.
+# The words of each verb; those in brackets are optional.  The target's name follows.
 _VERBS: dict[str, tuple[str, ...]] = {
     "CREATE TABLE": (
         "CREATE",
@@ -75,15 +75,15 @@ _VERBS: dict[str, tuple[str, ...]] = {
     "SHOW CREATE TABLE": ("SHOW", "CREATE", "TABLE"),
     "EXPLAIN": ("EXPLAIN",),
 }
-# What a statement may begin with before it says what it changes.
+# Words with which a statement may begin before its verb.
 _QUERIES = ("WITH", "FROM")
 _CHANGES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|MERGE)\b", re.IGNORECASE)
 _FIRST_WORDS = frozenset(pattern[0] for pattern in _VERBS.values())
 
 
 def head(sql: str) -> Head | None:
-    """How `sql` begins; None when nothing in it can be about changing or showing a table."""
-    stream = words(sql)
+    """The head of `sql`; None if it cannot change or show a table."""
+    stream = tokens(sql)
     first = next(stream, None)
     if first is not None and first.text.upper() in _QUERIES:
         first = _verb_behind(sql, stream)
@@ -93,12 +93,12 @@ def head(sql: str) -> Head | None:
     for verb, pattern in _VERBS.items():
         left = _after(start, pattern)
         if left is not None:
-            return Head(verb, _name(left))
+            return Head(verb=verb, target=_name(left))
     return None
 
 
-def _verb_behind(sql: str, stream: Iterator[Word]) -> Word | None:
-    """The word that changes a table, behind queries that the statement begins with."""
+def _verb_behind(sql: str, stream: Iterator[Token]) -> Token | None:
+    """The verb that changes a table, after queries at the beginning of the statement."""
     if _CHANGES.search(sql) is None:
         return None
     depth = 0
@@ -109,12 +109,12 @@ def _verb_behind(sql: str, stream: Iterator[Word]) -> Word | None:
     return None
 
 
-def _some(stream: Iterator[Word], count: int) -> list[Word]:
+def _some(stream: Iterator[Token], count: int) -> list[Token]:
     return [word for _, word in zip(range(count), stream, strict=False)]
 
 
-def _after(start: list[Word], pattern: tuple[str, ...]) -> list[Word] | None:
-    """The words behind a verb; None when `start` does not begin with it."""
+def _after(start: list[Token], pattern: tuple[str, ...]) -> list[Token] | None:
+    """The words after a verb; None if `start` does not begin with the verb."""
     position = 0
     for wanted in pattern:
         is_here = position < len(start) and start[position].text.upper() == wanted.strip("[]")
@@ -125,8 +125,8 @@ def _after(start: list[Word], pattern: tuple[str, ...]) -> list[Word] | None:
     return start[position:]
 
 
-def _name(left: list[Word]) -> tuple[str, ...]:
-    """The dotted name that `left` begins with; empty for none, or for a call like IDENTIFIER()."""
+def _name(left: list[Token]) -> tuple[str, ...]:
+    """The dotted name at the start of `left`; empty for none, or for a call like IDENTIFIER()."""
     parts: list[str] = []
     for word, following in zip(left[::2], chain(left[1::2], [None]), strict=False):
         if not word.is_name:

@@ -1,60 +1,76 @@
-"""`DeltaSink`: a table that takes the batches of a streaming query, each exactly once.
+"""`DeltaSink`: writes the batches of a streaming query to a table, each exactly once.
 
-A batch is one commit.  It carries the query's id and the batch's as a transaction of an
-application, so a batch that comes again after a crash is known, and left out.  Rows never enter
+Spark makes one for a query when it starts.
+
+A batch is one commit.  It records the query's id and the batch's as a transaction of an
+application, so a batch that is repeated after a crash is recognized and skipped.  Rows never enter
 Python.  PROTOCOL.md, "Transaction Identifiers".
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from pyspark.sql import DataFrame, SparkSession, SQLContext
 
-from pyspark_delta.errors.table import AppendOnlyError, OperationNotAllowedError, SchemaError
-from pyspark_delta.kernel.protocol.actions import Action, AddFile, SetTransaction
+from pyspark_delta.errors import (
+    AppendOnlyError,
+    OperationNotAllowedError,
+    SchemaError,
+)
+from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, SetTransaction
+from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
+from pyspark_delta.kernel.protocol.constraints import table_checks
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns
 from pyspark_delta.kernel.protocol.identity_columns import check_explicit_insert
 from pyspark_delta.kernel.protocol.operations import streaming_update
-from pyspark_delta.kernel.protocol.properties import APPEND_ONLY, property_value
-from pyspark_delta.kernel.protocol.types import (
-    VOID,
-    ArrayType,
-    DataType,
-    MapType,
-    StructType,
+from pyspark_delta.kernel.protocol.properties import (
+    APPEND_ONLY,
+    property_value,
 )
+from pyspark_delta.kernel.protocol.schema_merge import STRICT, as_nullable
+from pyspark_delta.kernel.protocol.types import VOID, DataType, StructType, walk_fields, walk_types
+from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.commands.replaced_rows import Replaced, whole_table
-from pyspark_delta.spark.commands.write_definition import data_schema, define_table
-from pyspark_delta.spark.commands.write_options import WriteOptions
-from pyspark_delta.spark.commands.write_request import WriteRequest
-from pyspark_delta.spark.jvm.failures import GATEWAY_FAILURES
-from pyspark_delta.spark.jvm.file_index import sources_in
+from pyspark_delta.spark.conf.options import DeltaOptions
+from pyspark_delta.spark.conf.setting_table import SINK_CASTS, TXN_APP_ID, TXN_VERSION
+from pyspark_delta.spark.files.stage import StageRequest, optimized_rows, stage
+from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stats import moved_identity, with_recorded_stats
+from pyspark_delta.spark.files.write_options import WriteOptions
+from pyspark_delta.spark.jvm.failures import GATEWAY_FAILURES, typed_job_failures
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.job_failures import typed_job_failures
-from pyspark_delta.spark.jvm.sql_metrics import MetricKind, PlanMetrics
-from pyspark_delta.spark.jvm.stream_writer import BatchSink, running_query_id
-from pyspark_delta.spark.newest_source import one_version_each
-from pyspark_delta.spark.options import DeltaOptions
-from pyspark_delta.spark.recorded_stats import with_recorded_stats
-from pyspark_delta.spark.staged_files import StagedFiles
-from pyspark_delta.spark.streaming.batch_rows import BatchRows
-from pyspark_delta.spark.table_access import hadoop_location, open_log
-from pyspark_delta.spark.table_places import new_table_properties
+from pyspark_delta.spark.jvm.scan.file_index import sources_in
+from pyspark_delta.spark.jvm.streaming import (
+    BatchSink,
+    executed_frame,
+    running_query_id,
+    running_table,
+)
+from pyspark_delta.spark.jvm.types import from_spark
+from pyspark_delta.spark.jvm.write.file_writer import MetricKind, PlanMetrics
+from pyspark_delta.spark.rules.alignment import bare_type, store_assigned
+from pyspark_delta.spark.rules.rows import table_rows, typed_violations
+from pyspark_delta.spark.scan.versions import one_version_each
+from pyspark_delta.spark.tables.locations import hadoop_location, open_log
+from pyspark_delta.spark.tables.names import look_up, update_entry
+from pyspark_delta.spark.tables.registration import new_table_properties
+from pyspark_delta.spark.write.jobs import Replaced
+from pyspark_delta.spark.write.overwrite import whole_table
+from pyspark_delta.spark.write.request import WriteRequest
+from pyspark_delta.spark.write.schema import data_schema, define_table, merge_rules
 
 logger = logging.getLogger(__name__)
 
 APPEND, COMPLETE = "Append", "Complete"
+# Metadata of fields that says nothing about their values.
+_DESCRIPTIVE = frozenset({"comment"})
 _IGNORED_OPTIONS = ("txnappid", "txnversion", "datachange")
-_IGNORED_SETTINGS = (
-    "spark.databricks.delta.write.txnAppId",
-    "spark.databricks.delta.write.txnVersion",
-)
+_IGNORED_SETTINGS = (TXN_APP_ID.key, TXN_VERSION.key)
 _METRICS: Mapping[str, tuple[str, MetricKind]] = {
     "numAddedFiles": ("number of files added", "sum"),
     "numRemovedFiles": ("number of files removed", "sum"),
@@ -67,8 +83,7 @@ class DeltaSink(BatchSink):
     """The table at `path` as the sink of one streaming query.
 
     `output_mode` is append, which adds rows, or complete, which replaces all of them.  Options are
-    those of a batch write that make sense in a stream; `delta.*`, txnAppId and txnVersion have no
-    effect.  `changed` is told when a batch gave the table other columns.
+    those of a batch write that apply to streams; `delta.*`, txnAppId and txnVersion have no effect.
     """
 
     def __init__(
@@ -80,7 +95,6 @@ class DeltaSink(BatchSink):
         options: Mapping[str, object],
         *,
         cluster_by: Sequence[str] = (),
-        changed: Callable[[], None] | None = None,
     ) -> None:
         if isinstance(sql_context, SparkSession):
             self._spark: SparkSession = sql_context
@@ -94,26 +108,25 @@ class DeltaSink(BatchSink):
             )
         given = _counting(DeltaOptions(options))
         self.delta_log: DeltaLog = open_log(self._spark, path, given)
-        """The log of the table, which need not exist yet."""
-        self._asked = self._parsed(given)
+        """The log of the table, which may not exist yet."""
+        self._options = self._parsed(given)
         self._request = WriteRequest(
             mode="overwrite" if self._mode == COMPLETE else "append",
             partition_by=tuple(partition_columns),
             cluster_by=tuple(cluster_by),
             options=given,
         )
-        self._changed = changed
         self._metrics: PlanMetrics | None = None
 
     @property
     def can_merge_schema(self) -> bool:
-        """Whether a batch may bring columns that the table does not have yet."""
-        return self._asked.merges_schema
+        """Whether a batch may add columns to the table."""
+        return self._options.merges_schema
 
     @property
     def can_overwrite_schema(self) -> bool:
-        """Whether a batch may give the table another schema: only where it replaces all rows."""
-        return self._asked.overwrites_schema is True
+        """Whether a batch may change the table's schema: only if it replaces all rows."""
+        return self._options.overwrites_schema is True
 
     def __str__(self) -> str:
         return f"DeltaSink[{self._path}]"
@@ -135,12 +148,12 @@ class DeltaSink(BatchSink):
         _check_columns(txn, brought)
         if _reads_table(self.delta_log, data):
             txn.read_whole_table()
-        rows = BatchRows(jvm=jvm, txn=txn, data=data, brought=brought, asked=self._asked)
+        rows = BatchRows(jvm=jvm, txn=txn, data=data, brought=brought, options=self._options)
         definition = define_table(
             txn,
             rows.schema(),
             self._request,
-            self._asked,
+            self._options,
             replaces_some=False,
             new_properties=partial(new_table_properties, data.sparkSession),
         )
@@ -156,34 +169,34 @@ class DeltaSink(BatchSink):
             actions: list[Action] = [
                 *definition,
                 SetTransaction(app_id=query_id, version=batch_id, last_updated=now_ms),
-                *with_recorded_stats(files, txn, self._asked.conf),
+                *with_recorded_stats(files, txn, self._options.conf),
                 *replaced.actions(now_ms, data_change=True),
             ]
             operation = streaming_update(
-                self._mode, query_id, batch_id, user_metadata=self._asked.user_metadata
+                self._mode, query_id, batch_id, user_metadata=self._options.user_metadata
             )
             former = None if txn.snapshot is None else txn.snapshot.metadata.schema_string
             staged.offer()
             done = txn.commit(
-                actions, operation, user_metadata=self._asked.user_metadata, metrics=metrics
+                actions, operation, user_metadata=self._options.user_metadata, metrics=metrics
             )
         logger.info("batch %d of query %s is version %d", batch_id, query_id, done.version)
         self._show(jvm, data, metrics)
-        if self._changed is not None and txn.metadata.schema_string != former:
-            self._changed()
+        if txn.metadata.schema_string != former:
+            self._show_columns()
 
     def _parsed(self, given: DeltaOptions) -> WriteOptions:
-        @cache  # settings are those of the start, as everywhere in a query
+        @cache  # settings are those at the start, as everywhere in a query
         def setting(key: str) -> str | None:
             return None if key in _IGNORED_SETTINGS else self._spark.conf.get(key, None)
 
-        asked = WriteOptions.parse(given, setting)
+        options = WriteOptions.parse(given, setting)
         if self._mode == COMPLETE:
-            return asked
-        return replace(asked, overwrites_schema=None)
+            return options
+        return replace(options, overwrites_schema=None)
 
     def _replaced(self, txn: OptimisticTransaction) -> Replaced:
-        """What goes when the batch comes: in complete mode all there is."""
+        """The rows that the batch replaces: in complete mode all of them."""
         if self._mode != COMPLETE:
             return Replaced()
         old = txn.snapshot
@@ -193,11 +206,18 @@ class DeltaSink(BatchSink):
                 table_name=txn.log.store.root_uri,
                 config=APPEND_ONLY.key,
             )
-        # Of a new table too: whoever replaces all rows appends none blindly.
+        # For a new table too: a write that replaces all rows is no blind append.
         return whole_table(txn)
 
+    def _show_columns(self) -> None:
+        """Write new columns into the catalog, if the query writes to a table by its name."""
+        name = running_table(JvmSession(self._spark))
+        table = None if name is None else look_up(self._spark, name)
+        if table is not None:
+            update_entry(self._spark, table)
+
     def _show(self, jvm: JvmSession, data: DataFrame, metrics: Mapping[str, int]) -> None:
-        """Let Spark's UI show the numbers.  The commit stands, whatever comes of it."""
+        """Show the metrics in Spark's UI.  A failure does not affect the commit."""
         try:
             if self._metrics is None:
                 self._metrics = PlanMetrics(jvm, "DeltaSink", str(self), _METRICS)
@@ -206,8 +226,98 @@ class DeltaSink(BatchSink):
             logger.warning("%s: no metrics in the UI: %s", self, error)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRows:
+    """A batch with the columns `brought`, and the transaction that will commit it.
+
+    A batch with the table's columns is written as Spark planned it.  A plan is added only where the
+    table needs more: casts, rules, partitions, computed columns.
+    """
+
+    jvm: JvmSession
+    txn: OptimisticTransaction
+    data: DataFrame
+    brought: StructType
+    options: WriteOptions
+
+    def schema(self) -> StructType:
+        """The columns of the batch after casts; nothing is executed."""
+        if not self._must_cast():
+            return self.brought
+        return data_schema(self._cast(self.data).schema)
+
+    def stage(self) -> list[AddFile]:
+        """Write the rows into files, by the table's metadata in the transaction."""
+        txn, options = self.txn, self.options
+        metadata = txn.metadata
+        optimizes = options.optimizes_files(metadata.configuration)
+        rows: DataFrame = self.data
+        planning: Mapping[str, str] | None = None
+        if optimizes or not self._is_ready(metadata):
+            rows = executed_frame(self.jvm, self.data)
+            if self._must_cast():
+                rows = self._cast(rows)
+            rows = table_rows(self.jvm, rows, metadata, txn.protocol)
+        if optimizes:
+            rows, planning = optimized_rows(self.jvm, rows, metadata, options)
+        with typed_violations():
+            files = stage(
+                self.jvm,
+                StageRequest(
+                    log=txn.log,
+                    data=rows,
+                    metadata=metadata,
+                    protocol=txn.protocol,
+                    options=options.files,
+                    planning=planning,
+                    in_query=True,
+                ),
+            )
+        moved = moved_identity(metadata, files, given=self.brought.names)
+        if moved is not None:
+            txn.move_identity_marks(moved)
+        return files
+
+    def _must_cast(self) -> bool:
+        """Whether a column has another type than the table's, which the write does not change."""
+        snapshot = self.txn.snapshot
+        if snapshot is None or self.options.overwrites_schema:
+            return False
+        wanted = snapshot.metadata.schema
+        fits = all(
+            (found := wanted.get(f.name)) is None
+            or bare_type(f.data_type) == bare_type(found.data_type)
+            for f in self.brought
+        )
+        return not fits and SINK_CASTS.by(self.options.conf)
+
+    def _cast(self, data: DataFrame) -> DataFrame:
+        """Cast by name, ignoring case, with the session's store assignment policy."""
+        snapshot = self.txn.snapshot
+        assert snapshot is not None
+        metadata, options = snapshot.metadata, self.options
+        widens = merge_rules(metadata, options) != STRICT
+        return store_assigned(self.jvm, data, metadata, by_position=False, widens=widens)
+
+    def _is_ready(self, metadata: Metadata) -> bool:
+        """Whether the rows can be written without a further plan."""
+        table = metadata.schema
+        return (
+            mapping_mode(metadata) is ColumnMappingMode.NONE
+            and not metadata.partition_columns
+            and not table_checks(metadata.configuration)
+            and bare_type(self.brought) == bare_type(table)
+            and as_nullable(table) == table
+            and not any(f.metadata for _, f in walk_fields(from_spark(self.data.schema)))
+            and not any(
+                f.data_type == VOID or not _DESCRIPTIVE.issuperset(f.metadata)
+                for _, f in walk_fields(table)
+            )
+        )
+
+
 def _counting(options: DeltaOptions) -> DeltaOptions:
-    """The options that count for a stream."""
+    """The options that apply to a stream."""
     return DeltaOptions(
         {
             key: value
@@ -218,7 +328,7 @@ def _counting(options: DeltaOptions) -> DeltaOptions:
 
 
 def _check_columns(txn: OptimisticTransaction, brought: StructType) -> None:
-    """Refuse columns that no stream may write: without a type, or numbered by the table."""
+    """Raise for columns that streams cannot write: without a type, or identity columns."""
     table = StructType() if txn.snapshot is None else txn.snapshot.metadata.schema
     if _has_void(brought) or any(_has_void(f.data_type) for f in generated_columns(table)):
         raise SchemaError("DELTA_NULL_SCHEMA_IN_STREAMING_WRITE")
@@ -226,15 +336,7 @@ def _check_columns(txn: OptimisticTransaction, brought: StructType) -> None:
 
 
 def _has_void(data_type: DataType) -> bool:
-    match data_type:
-        case StructType(fields=fields):
-            return any(_has_void(f.data_type) for f in fields)
-        case ArrayType(element_type=element):
-            return _has_void(element)
-        case MapType(key_type=key, value_type=value):
-            return _has_void(key) or _has_void(value)
-        case _:
-            return data_type == VOID
+    return any(each == VOID for _, each in walk_types(data_type))
 
 
 def _reads_table(log: DeltaLog, data: DataFrame) -> bool:

@@ -1,0 +1,66 @@
+"""The Arrow types of the log's columns.
+
+Timestamps are in microseconds, as the protocol defines: in UTC, or without a time zone.
+
+>>> str(arrow_type(ArrayType(LONG)))
+'list<item: int64>'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from pyspark_delta.kernel.protocol.types import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructType,
+)
+
+ARROW_TYPES: Mapping[PrimitiveType, pa.DataType] = {
+    STRING: pa.string(),
+    LONG: pa.int64(),
+    INTEGER: pa.int32(),
+    SHORT: pa.int16(),
+    BYTE: pa.int8(),
+    FLOAT: pa.float32(),
+    DOUBLE: pa.float64(),
+    BOOLEAN: pa.bool_(),
+    BINARY: pa.binary(),
+    DATE: pa.date32(),
+    TIMESTAMP: pa.timestamp("us", "UTC"),
+    TIMESTAMP_NTZ: pa.timestamp("us"),
+}
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """A type as Arrow has it, every field nullable; types that no log has a column of are text."""
+    match data_type:
+        case StructType():
+            return pa.struct([(f.name, arrow_type(f.data_type)) for f in data_type])
+        case ArrayType(element_type=element):
+            return pa.list_(arrow_type(element))
+        case MapType(key_type=key, value_type=value):
+            return pa.map_(arrow_type(key), arrow_type(value))
+        case DecimalType(precision=precision, scale=scale):
+            return pa.decimal128(precision, scale)
+        case PrimitiveType():
+            return ARROW_TYPES.get(data_type, pa.string())
+        case _:
+            return pa.string()

@@ -1,0 +1,1 @@
+"""Parse the lines of commits into Arrow tables of file actions."""

@@ -1,0 +1,1 @@
+"""Convert the files of a Parquet directory to the files of a table."""

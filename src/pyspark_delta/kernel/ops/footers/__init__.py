@@ -1,0 +1,1 @@
+"""Read footers of Parquet files, and make statistics of them."""

@@ -1,0 +1,1 @@
+"""Plan file layouts: bins of files to rewrite together, and orders of rows for clustering."""

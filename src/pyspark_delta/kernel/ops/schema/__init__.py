@@ -1,0 +1,1 @@
+"""Change a table's schema by the paths of its columns."""

@@ -1,0 +1,1 @@
+"""Predicates: parsed from SQL, bound to a schema, evaluated on Arrow columns."""

@@ -1,0 +1,1 @@
+"""A lexer for SQL text, and literals and names in Spark's syntax."""

@@ -1,0 +1,1 @@
+"""The change feed of a table, and changes by the ids of rows."""

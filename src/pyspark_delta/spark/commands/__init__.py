@@ -1,1 +1,0 @@
-"""The verbs that move rows: one module for each."""

@@ -1,0 +1,1 @@
+"""Session settings, and options of reads and writes, which all rooms above use."""

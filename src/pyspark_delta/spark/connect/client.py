@@ -1,0 +1,462 @@
+"""`DeltaTable` in a client of Spark Connect: its calls become messages of delta-spark's protocol.
+
+`DeltaTable.forPath(spark, "/data/events")` gives this class where `spark` is a session of Spark
+Connect.  Nothing here needs a JVM.  A method that changes the table runs when it is called, once,
+and its result stays in the client; others, such as `toDF`, make a DataFrame that the server fills.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from typing import Any, NoReturn, SupportsIndex
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pyspark_delta.errors import ChangeFeedError, OperationNotAllowedError
+from pyspark_delta.kernel.sql.quoting import quoted_path
+from pyspark_delta.spark.api.arguments import (
+    check_flag,
+    check_text,
+    checked_options,
+    condition_argument,
+    property_map,
+    vacuum_request,
+    values_argument,
+    whole_number,
+)
+from pyspark_delta.spark.api.errors import raises_spark_errors
+from pyspark_delta.spark.api.merge_builder import merge_request
+from pyspark_delta.spark.api.optimize_builder import DeltaOptimizeBuilder
+from pyspark_delta.spark.api.table import DeltaTable
+from pyspark_delta.spark.changes.feed import ChangeBound
+from pyspark_delta.spark.connect.client_builders import (
+    ConnectMergeBuilder,
+    ConnectTableBuilder,
+    assignment_messages,
+    merge_message,
+    optimize_builder,
+)
+from pyspark_delta.spark.connect.client_session import ClientSession
+from pyspark_delta.spark.maintenance.vacuum import VacuumRequest
+from pyspark_delta.spark.merge.request import MergeRequest
+
+Message = dict[str, Any]
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:/")
+
+
+@raises_spark_errors
+class ConnectDeltaTable(DeltaTable):
+    """A Delta table of a Spark Connect server, by its path or its name.
+
+    Methods for which neither the protocol nor SQL has a word raise OperationNotAllowedError.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        path: str | None = None,
+        name: str | None = None,
+        alias: str | None = None,
+        options: Mapping[str, str] | None = None,
+        scan: Any = None,
+    ) -> None:
+        """`scan` is the plan of all rows, which handles with another alias have in common."""
+        self._spark = spark
+        self._session = ClientSession(spark)
+        self._table_path, self._name, self._alias = path, name, alias
+        self._options = dict(options or {})
+        # One plan for all calls: conditions may have columns of it, as in `table.toDF()["id"]`.
+        self._scan = self._session.plan("scan", {"table": self._message}) if scan is None else scan
+
+    @classmethod
+    def forPath(
+        cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None
+    ) -> ConnectDeltaTable:
+        """The table at `path`; keys of `hadoopConf` must begin with `fs.` or `dfs.`."""
+        check_text(path, "path")
+        return cls(sparkSession, path=path, options=checked_options(hadoopConf))._checked()
+
+    @classmethod
+    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> ConnectDeltaTable:
+        """The table of that name in the catalog, or at the path in delta.`path`."""
+        check_text(tableOrViewName, "tableOrViewName")
+        return cls(sparkSession, name=tableOrViewName)._checked()
+
+    @classmethod
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
+        """Whether a Delta table is there: at or above a path, at delta.`path`, or of that name."""
+        check_text(identifier, "identifier")
+        frame = ClientSession(sparkSession).frame("is_delta_table", {"path": identifier})
+        return bool(frame.collect()[0][0])
+
+    @classmethod
+    def convertToDelta(  # type: ignore[override]  # the protocol has no other arguments
+        cls,
+        sparkSession: SparkSession,
+        identifier: str,
+        partitionSchema: str | StructType | None = None,
+        *,
+        incremental: bool = False,
+        dry_run: bool = False,
+    ) -> ConnectDeltaTable:
+        """Convert the Parquet table parquet.`path`, or of that name, to a Delta table in place."""
+        check_text(identifier, "identifier")
+        if incremental or dry_run:
+            _refuse("convertToDelta with incremental or dry_run")
+        session, body = ClientSession(sparkSession), Message(identifier=identifier)
+        if isinstance(partitionSchema, StructType):
+            body["partition_schema_struct"] = session.data_type(partitionSchema)
+        elif partitionSchema is None or isinstance(partitionSchema, str):
+            body["partition_schema_string"] = partitionSchema
+        else:
+            raise TypeError(
+                f"partitionSchema is a text or a StructType, not {type(partitionSchema).__name__}"
+            )
+        converted = session.result("convert_to_delta", body).collect()[0][0]
+        return cls.forName(sparkSession, converted)
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> ConnectTableBuilder:
+        """A builder for CREATE TABLE."""
+        return cls._builder(sparkSession, "create")
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> ConnectTableBuilder:
+        """A builder for CREATE TABLE IF NOT EXISTS."""
+        return cls._builder(sparkSession, "createIfNotExists")
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> ConnectTableBuilder:
+        """A builder for REPLACE TABLE: the table must exist."""
+        return cls._builder(sparkSession, "replace")
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> ConnectTableBuilder:
+        """A builder for CREATE OR REPLACE TABLE."""
+        return cls._builder(sparkSession, "createOrReplace")
+
+    @classmethod
+    def _builder(cls, spark: SparkSession | None, mode: str) -> ConnectTableBuilder:
+        found = SparkSession.getActiveSession() if spark is None else spark
+
+        def open_table(name: str | None, location: str | None) -> ConnectDeltaTable:
+            assert found is not None
+            if name is None:
+                assert location is not None  # one of both is required
+                return cls.forPath(found, location)
+            return cls.forName(found, name)
+
+        return ConnectTableBuilder(found, mode, open_table)
+
+    def toDF(self) -> DataFrame:
+        """The rows of the table's newest version as a DataFrame."""
+        return self._aliased(self._rows)
+
+    def changes(self, start: ChangeBound, end: ChangeBound | None = None) -> DataFrame:
+        """The change feed between two versions or times; see `DeltaTable.changes`."""
+        if start is None:
+            raise ChangeFeedError("DELTA_CDC_READ_NULL_RANGE_BOUNDARY")
+        reader = self._spark.read.format("delta").options(**self._options)
+        reader = reader.option("readChangeFeed", True)
+        for side, bound in (("starting", start), ("ending", end)):
+            if bound is not None:
+                kind, text = _bound(bound)
+                reader = reader.option(f"{side}{kind}", text)
+        if self._table_path is not None:
+            return self._aliased(reader.load(self._table_path))
+        return self._aliased(reader.table(str(self._name)))
+
+    def alias(self, aliasName: str) -> ConnectDeltaTable:
+        """The same table with an alias for expressions, as in `alias("t")` and `"t.id = 1"`."""
+        check_text(aliasName, "aliasName")
+        return ConnectDeltaTable(
+            self._spark,
+            path=self._table_path,
+            name=self._name,
+            alias=aliasName,
+            options=self._options,
+            scan=self._scan,
+        )
+
+    def delete(self, condition: str | Column | None = None) -> DataFrame:
+        """Delete the rows for which `condition` is true; without a condition, all rows."""
+        return self._session.result("delete_from_table", self._change(condition))
+
+    def update(
+        self,
+        condition: str | Column | None = None,
+        set: Mapping[str, str | Column] | None = None,
+    ) -> DataFrame:
+        """Update the rows for which `condition` is true; see `DeltaTable.update`."""
+        values = assignment_messages(self._session, values_argument(set))
+        body = self._change(condition) | {"assignments": values}
+        return self._session.result("update_table", body)
+
+    def merge(self, source: DataFrame, condition: str | Column) -> ConnectMergeBuilder:
+        """Start a MERGE of `source` into the table; see `DeltaTable.merge`."""
+
+        def run(request: MergeRequest) -> DataFrame:
+            message = merge_message(self._session, self._target(), request)
+            return self._session.result("merge_into_table", message)
+
+        return ConnectMergeBuilder(merge_request(source, condition, ()), run)
+
+    def optimize(self) -> DeltaOptimizeBuilder:
+        """Start an OPTIMIZE; the builder chooses partitions, and compacts or Z-orders."""
+        return optimize_builder(self._session, self._message)
+
+    def vacuum(
+        self,
+        retentionHours: float | None = None,
+        *,
+        dryRun: bool = False,
+        lite: bool | None = None,
+        inventory: DataFrame | None = None,
+        keepVersions: Iterable[int] = (),
+    ) -> DataFrame:
+        """Delete files that no version within the retention needs; see `DeltaTable.vacuum`."""
+        request = vacuum_request(retentionHours, dryRun, lite, inventory, keepVersions)
+        if request.keep_versions:
+            _refuse("vacuum with keepVersions")
+        if dryRun or lite is not None or inventory is not None:
+            return self._vacuumed(request)
+        body = {"table": self._message, "retention_hours": request.retention_hours}
+        self._session.run("vacuum_table", body)
+        return self._session.local(self.detail().selectExpr("location AS path"))
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """The commits of the table, newest first: the last `limit`, or all that are known."""
+        frame = self._session.frame("describe_history", {"table": self._message})
+        return frame if limit is None else frame.limit(whole_number(limit, "limit"))
+
+    def detail(self) -> DataFrame:
+        """One row that describes the table: its location, size, properties, protocol."""
+        return self._session.frame("describe_detail", {"table": self._message})
+
+    def restoreToVersion(self, version: int) -> DataFrame:
+        """Restore the table to a version; returns one row with the numbers of changed files."""
+        return self._restore({"version": whole_number(version, "version")})
+
+    def restoreToTimestamp(self, timestamp: str) -> DataFrame:
+        """As `restoreToVersion`, to the newest version at a time such as `2024-01-31 12:00`."""
+        check_text(timestamp, "timestamp")
+        return self._restore({"timestamp": timestamp})
+
+    def generate(self, mode: str) -> None:
+        """Write manifests for engines without Delta; `mode` is `symlink_format_manifest`."""
+        check_text(mode, "mode")
+        self._session.run("generate", {"table": self._message, "mode": mode})
+
+    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
+        """Require these protocol versions of the table's clients; they are never lowered again."""
+        versions = {
+            "reader_version": whole_number(readerVersion, "readerVersion"),
+            "writer_version": whole_number(writerVersion, "writerVersion"),
+        }
+        self._session.run("upgrade_table_protocol", {"table": self._message, **versions})
+
+    def addFeatureSupport(self, featureName: str) -> None:
+        """Add a feature to the table's protocol; clients must support it from then on."""
+        check_text(featureName, "featureName")
+        body = {"table": self._message, "feature_name": featureName}
+        self._session.run("add_feature_support", body)
+
+    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
+        """Remove a feature from the table; see `DeltaTable.dropFeatureSupport`."""
+        check_text(featureName, "featureName")
+        if truncateHistory is not None:
+            check_flag(truncateHistory, "truncateHistory")
+        body = {"table": self._message, "feature_name": featureName}
+        self._session.run("drop_feature_support", body | {"truncate_history": truncateHistory})
+
+    def version(self) -> int:
+        """The newest version's number."""
+        return int(self.history(1).collect()[0].version)
+
+    def schema(self) -> StructType:
+        """The columns, as a schema of Spark."""
+        return self._rows.schema
+
+    def fileUris(self) -> list[str]:
+        """The URIs of all data files, for tools that copy or count them."""
+        return self._rows.inputFiles()
+
+    def toArrow(self, columns: Iterable[str] | None = None, filter: str | None = None) -> pa.Table:
+        """The rows for which `filter` is true; the server reads them."""
+        rows = self._rows if filter is None else self._rows.where(filter)
+        chosen = rows if columns is None else rows.select(*[quoted_path((c,)) for c in columns])
+        return chosen.toArrow()
+
+    def toArrowReader(
+        self, columns: Iterable[str] | None = None, filter: str | None = None
+    ) -> pa.RecordBatchReader:
+        """As `toArrow`, batch by batch."""
+        return self.toArrow(columns, filter).to_reader()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows through Arrow's C stream interface."""
+        return self.toArrowReader().__arrow_c_stream__(requested_schema)
+
+    def _cloned(
+        self,
+        as_of: Any,
+        target: str,
+        is_shallow: bool,
+        replaces: bool,
+        properties: Mapping[str, str] | None,
+    ) -> ConnectDeltaTable:
+        check_text(target, "target")
+        check_flag(is_shallow, "isShallow")
+        check_flag(replaces, "replace")
+        body = {
+            "table": self._message,
+            "target": target,
+            "version": None if as_of is None else as_of.version,
+            "timestamp": None if as_of is None else as_of.timestamp,
+            "is_shallow": is_shallow,
+            "replace": replaces,
+            "properties": property_map(properties),
+        }
+        self._session.run("clone_table", body)
+        if _ABSOLUTE.match(target):
+            return type(self).forPath(self._spark, target)
+        return type(self).forName(self._spark, target)
+
+    def _whole_log(self) -> NoReturn:
+        """Raise: methods that need the log are for processes that can read it."""
+        _refuse("a method that reads or writes the log itself")
+
+    def _log(self) -> NoReturn:
+        self._whole_log()
+
+    @property
+    def _message(self) -> Message:
+        """The table as a message."""
+        if self._table_path is not None:
+            return {"path": {"path": self._table_path, "hadoop_conf": self._options}}
+        return {"table_or_view_name": self._name}
+
+    @property
+    def _sql_name(self) -> str:
+        """The table as SQL writes it."""
+        if self._table_path is not None:
+            return quoted_path(("delta", self._table_path))
+        return str(self._name)
+
+    @property
+    def _rows(self) -> DataFrame:
+        """All rows.  A frame keeps its columns, so every call has one of its own."""
+        return self._session.frame_of(self._scan)
+
+    def _checked(self) -> ConnectDeltaTable:
+        """The table itself; raises the server's error if there is none."""
+        _ = self._rows.schema
+        return self
+
+    def _target(self) -> bytes:
+        return self._session.relation(self.toDF())
+
+    def _change(self, condition: str | Column | None) -> Message:
+        where = condition_argument(condition)
+        body: Message = {"target": self._target()}
+        if where is not None:
+            body["condition"] = self._session.expression(where)
+        return body
+
+    def _restore(self, to: Message) -> DataFrame:
+        return self._session.result("restore_table", {"table": self._message, **to})
+
+    def _vacuumed(self, request: VacuumRequest) -> DataFrame:
+        """VACUUM as a statement, which has what the message has not."""
+        words, view = ["VACUUM", self._sql_name], ""
+        if self._options:
+            _refuse("vacuum with dryRun, lite or inventory, of a table with hadoopConf")
+        if request.lite is not None:
+            words.append("LITE" if request.lite else "FULL")
+        if request.inventory is not None:
+            view = f"inventory_{uuid4().hex}"
+            request.inventory.createOrReplaceTempView(view)
+            words.append(f"USING INVENTORY {view}")
+        if request.retention_hours is not None:
+            words.append(f"RETAIN {request.retention_hours} HOURS")
+        if request.dry_run:
+            words.append("DRY RUN")
+        try:
+            return self._session.local(self._session.sql(" ".join(words)))
+        finally:
+            if view:
+                self._spark.catalog.dropTempView(view)
+
+    def __repr__(self) -> str:
+        place = repr(self._table_path) if self._name is None else f"name={self._name!r}"
+        alias = "" if self._alias is None else f", alias={self._alias!r}"
+        return f"DeltaTable({place}{alias})"
+
+    def _repr_html_(self) -> str:
+        """An HTML summary for notebooks; it leaves out what cannot be read."""
+        rows: dict[str, object] = {"table": self._sql_name}
+        try:
+            (found,) = self.detail().collect()
+            rows |= {
+                "location": found.location,
+                "files": found.numFiles,
+                "bytes": found.sizeInBytes,
+                "partitioned by": ", ".join(found.partitionColumns) or "nothing",
+                "columns": ", ".join(
+                    f"{f.name} {f.dataType.simpleString()}" for f in self.schema()
+                ),
+            }
+        except PySparkException as error:
+            rows["error"] = error
+        cells = "".join(
+            f"<tr><th>{key}</th><td>{html.escape(str(value))}</td></tr>"
+            for key, value in rows.items()
+        )
+        return f"<table><caption>DeltaTable</caption>{cells}</table>"
+
+
+def has_delta(spark: SparkSession) -> bool:
+    """Whether the server of a session of Spark Connect knows Delta's protocol."""
+    try:
+        ConnectDeltaTable.isDeltaTable(spark, "/")
+    except PySparkException as error:
+        if error.getCondition() != _UNKNOWN_EXTENSION:
+            raise
+        return False
+    return True
+
+
+# What Spark raises for an extension that no plugin takes.
+_UNKNOWN_EXTENSION = "CONNECT_INVALID_PLAN.NO_HANDLER_FOR_EXTENSION"
+
+
+def _bound(given: object) -> tuple[str, str]:
+    """An end of a range of changes, as the option's ending and its value."""
+    if isinstance(given, datetime):
+        if given.utcoffset() is not None:
+            return "Timestamp", given.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%fZ")
+        return "Timestamp", given.isoformat(sep=" ")
+    if isinstance(given, date):
+        return "Timestamp", given.isoformat()
+    if isinstance(given, str):
+        return "Timestamp", given
+    if isinstance(given, bool) or not isinstance(given, SupportsIndex):
+        raise TypeError(
+            f"an end of a range is a version, a text, a datetime or a date, "
+            f"not {type(given).__name__}"
+        )
+    return "Version", str(whole_number(given, "version"))
+
+
+def _refuse(operation: str) -> NoReturn:
+    raise OperationNotAllowedError(
+        "DELTA_OPERATION_NOT_ALLOWED", operation=f"In a session of Spark Connect, {operation}"
+    )

@@ -1,0 +1,312 @@
+"""The server's side of Delta's protocol for Spark Connect: calls of `DeltaTable`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from pyspark_delta.errors import OperationNotAllowedError, PropertyError
+from pyspark_delta.kernel.protocol.types import BOOLEAN, STRING, StructField, StructType
+from pyspark_delta.kernel.sql.quoting import quoted_path
+from pyspark_delta.spark.api.merge_builder import DeltaMergeBuilder
+from pyspark_delta.spark.api.table import DeltaTable
+from pyspark_delta.spark.api.table_builder import IdentityGenerator
+from pyspark_delta.spark.connect.messages import PACKAGE, decoded
+from pyspark_delta.spark.jvm.hooks.bridge import HookedCommand
+from pyspark_delta.spark.jvm.hooks.planner import ConnectPlanner
+from pyspark_delta.spark.maintenance.restore import RESTORE_COLUMNS
+from pyspark_delta.spark.merge.request import MERGE_SCHEMA
+from pyspark_delta.spark.results.local_frame import local_frame
+from pyspark_delta.spark.results.optimize import OPTIMIZE_SCHEMA
+from pyspark_delta.spark.sql.statement import counts_schema
+
+Message = Mapping[str, Any]
+_RELATION, _COMMAND = f"{PACKAGE}.DeltaRelation", f"{PACKAGE}.DeltaCommand"
+_AFFECTED = counts_schema("num_affected_rows")
+_YES_OR_NO = StructType((StructField("value", BOOLEAN),))
+_TEXT = StructType((StructField("value", STRING),))
+_MODES: Mapping[int, Callable[[SparkSession], Any]] = {
+    1: DeltaTable.create,
+    2: DeltaTable.createIfNotExists,
+    3: DeltaTable.replace,
+    4: DeltaTable.createOrReplace,
+}
+_BUILDER_METHODS = {"table_name": "tableName", "location": "location", "comment": "comment"}
+_CLAUSES = {
+    "matched_actions": "whenMatched",
+    "not_matched_actions": "whenNotMatched",
+    "not_matched_by_source_actions": "whenNotMatchedBySource",
+}
+
+
+def find_relation(
+    spark: SparkSession, planner: ConnectPlanner, data: bytes
+) -> HookedCommand | DataFrame | None:
+    """The rows, or the command, of a relation of Delta's; None for another extension."""
+    found = _opened(data, _RELATION)
+    if found is None:
+        return None
+    kind, body = found
+    result: HookedCommand | DataFrame = _RELATIONS[kind](spark, planner, body)
+    return result
+
+
+def run_command(spark: SparkSession, planner: ConnectPlanner, data: bytes) -> bool:
+    """Run a command of Delta's; False for another extension."""
+    found = _opened(data, _COMMAND)
+    if found is None:
+        return False
+    kind, body = found
+    _COMMANDS[kind](spark, planner, body)
+    return True
+
+
+def _opened(data: bytes, name: str) -> tuple[str, Message] | None:
+    """The kind and body of a message in an envelope with that type."""
+    envelope = decoded("Any", data)
+    if not str(envelope.get("type_url", "")).endswith(f"/{name}"):
+        return None
+    message = decoded(name.rpartition(".")[2], envelope.get("value", b""))
+    if len(message) != 1:
+        raise PropertyError(
+            "DELTA_ILLEGAL_OPTION", input="", name=name, explain="has no operation that is known"
+        )
+    return next(iter(message.items()))
+
+
+def _table(spark: SparkSession, message: Message | None) -> DeltaTable:
+    found = message or {}
+    if "path" in found:
+        path = found["path"]
+        return DeltaTable.forPath(spark, path.get("path", ""), path.get("hadoop_conf", {}))
+    return DeltaTable.forName(spark, found.get("table_or_view_name", ""))
+
+
+def _target(spark: SparkSession, data: bytes) -> DeltaTable:
+    """The table of a relation of Spark's: a scan of ours, with an alias or without."""
+    relation, alias = decoded("Relation", data), None
+    if "subquery_alias" in relation:
+        alias = relation["subquery_alias"].get("alias")
+        relation = relation["subquery_alias"].get("input", {})
+    extension = relation.get("extension", {})
+    scan = decoded("DeltaRelation", extension.get("value", b"")).get("scan")
+    if scan is None:
+        raise OperationNotAllowedError("DELTA_UNSUPPORTED_SOURCE", operation="this command")
+    table = _table(spark, scan.get("table"))
+    return table if alias is None else table.alias(alias)
+
+
+def _scan(spark: SparkSession, planner: ConnectPlanner, body: Message) -> DataFrame:
+    table = _table(spark, body.get("table"))
+    # Not `toDF`, whose columns are known: the server keeps plans, and analyzes this one each time.
+    return spark.read.format("delta").options(**table._options).load(table._path)
+
+
+def _history(spark: SparkSession, planner: ConnectPlanner, body: Message) -> DataFrame:
+    return _table(spark, body.get("table")).history()
+
+
+def _detail(spark: SparkSession, planner: ConnectPlanner, body: Message) -> DataFrame:
+    return _table(spark, body.get("table")).detail()
+
+
+def _is_delta_table(spark: SparkSession, planner: ConnectPlanner, body: Message) -> DataFrame:
+    return local_frame(spark, _YES_OR_NO, [(DeltaTable.isDeltaTable(spark, body.get("path", "")),)])
+
+
+def _convert(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
+    identifier = str(body.get("identifier", ""))
+    schema: Any = body.get("partition_schema_string")
+    if "partition_schema_struct" in body:
+        schema = planner.data_type(body["partition_schema_struct"])
+
+    def run() -> DataFrame:
+        DeltaTable.convertToDelta(spark, identifier, schema)
+        format_name, dot, path = identifier.partition(".")
+        is_path = format_name.lower() == "parquet" and path.startswith("`")
+        return local_frame(spark, _TEXT, [(f"delta{dot}{path}" if is_path else identifier,)])
+
+    return HookedCommand(text="ConvertToDelta", schema=_TEXT, run=run)
+
+
+def _restore(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
+    def run() -> DataFrame:
+        table = _table(spark, body.get("table"))
+        if "timestamp" in body:
+            return table.restoreToTimestamp(body["timestamp"])
+        return table.restoreToVersion(body.get("version", 0))
+
+    return HookedCommand(text="RestoreTable", schema=counts_schema(*RESTORE_COLUMNS), run=run)
+
+
+def _delete(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
+    table = _target(spark, body.get("target", b""))
+    where = _condition(planner, body)
+    return HookedCommand(text="DeleteFromTable", schema=_AFFECTED, run=lambda: table.delete(where))
+
+
+def _update(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
+    table = _target(spark, body.get("target", b""))
+    where = _condition(planner, body)
+    values = _assignments(planner, body)
+    return HookedCommand(
+        text="UpdateTable", schema=_AFFECTED, run=lambda: table.update(where, values)
+    )
+
+
+def _merge(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
+    table = _target(spark, body.get("target", b""))
+    source = planner.rows(body.get("source", b""))
+    condition = _condition(planner, body)
+    assert condition is not None
+    builder = table.merge(source, condition)
+    for name, method in _CLAUSES.items():
+        for action in body.get(name, ()):
+            builder = _with_clause(planner, builder, method, action)
+    if body.get("with_schema_evolution"):
+        builder = builder.withSchemaEvolution()
+    return HookedCommand(text="MergeIntoTable", schema=MERGE_SCHEMA, run=builder.execute)
+
+
+def _with_clause(
+    planner: ConnectPlanner, builder: DeltaMergeBuilder, method: str, action: Message
+) -> DeltaMergeBuilder:
+    """The builder with one clause; the message has the kind of its action as a field."""
+    kind = next((name for name in action if name.endswith("_action")), "")
+    verb = kind.partition("_")[0].capitalize()
+    where = _condition(planner, action)
+    if "_star_" in kind:
+        names = action[kind].get("columns", ())
+        made = getattr(builder, f"{method}{verb}All")(where, except_cols=names)
+    elif verb == "Delete":
+        made = getattr(builder, f"{method}Delete")(where)
+    else:
+        made = getattr(builder, f"{method}{verb}")(where, _assignments(planner, action[kind]))
+    assert isinstance(made, DeltaMergeBuilder)
+    return made
+
+
+def _condition(planner: ConnectPlanner, body: Message) -> Column | None:
+    return planner.column(body["condition"]) if "condition" in body else None
+
+
+def _assignments(planner: ConnectPlanner, body: Message) -> dict[str, str | Column]:
+    return {
+        _field_name(planner, each.get("field", b"")): planner.column(each.get("value", b""))
+        for each in body.get("assignments", ())
+    }
+
+
+def _field_name(planner: ConnectPlanner, message: bytes) -> str:
+    path = planner.name(message)
+    if path is None:
+        raise PropertyError(
+            "DELTA_ILLEGAL_OPTION", input="expression", name="set", explain="is no column's name"
+        )
+    return quoted_path(path)
+
+
+def _optimize(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
+    def run() -> DataFrame:
+        builder = _table(spark, body.get("table")).optimize()
+        for each in body.get("partition_filters", ()):
+            builder = builder.where(each)
+        columns = body.get("zorder_columns")
+        return builder.executeZOrderBy(*columns) if columns else builder.executeCompaction()
+
+    return HookedCommand(text="OptimizeTable", schema=OPTIMIZE_SCHEMA, run=run)
+
+
+def _clone(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
+    table, target = _table(spark, body.get("table")), body.get("target", "")
+    given = (body.get("is_shallow", False), body.get("replace", False), body.get("properties"))
+    if "timestamp" in body:
+        table.cloneAtTimestamp(body["timestamp"], target, *given)
+    elif "version" in body:
+        table.cloneAtVersion(body["version"], target, *given)
+    else:
+        table.clone(target, *given)
+
+
+def _vacuum(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
+    _table(spark, body.get("table")).vacuum(body.get("retention_hours"))
+
+
+def _upgrade(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
+    versions = (body.get("reader_version", 0), body.get("writer_version", 0))
+    _table(spark, body.get("table")).upgradeTableProtocol(*versions)
+
+
+def _generate(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
+    _table(spark, body.get("table")).generate(body.get("mode", ""))
+
+
+def _add_feature(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
+    _table(spark, body.get("table")).addFeatureSupport(body.get("feature_name", ""))
+
+
+def _drop_feature(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
+    table, truncates = _table(spark, body.get("table")), body.get("truncate_history")
+    table.dropFeatureSupport(body.get("feature_name", ""), truncates)
+
+
+def _create(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
+    make = _MODES.get(body.get("mode", 0))
+    if make is None:
+        raise PropertyError(
+            "DELTA_ILLEGAL_OPTION", input=str(body.get("mode")), name="mode", explain="is unknown"
+        )
+    builder = make(spark)
+    for key, name in _BUILDER_METHODS.items():
+        if key in body:
+            builder = getattr(builder, name)(body[key])
+    for each in body.get("columns", ()):
+        builder = builder.addColumn(each.get("name", ""), **_column(planner, each))
+    if "partitioning_columns" in body:
+        builder = builder.partitionedBy(*body["partitioning_columns"])
+    if "clustering_columns" in body:
+        builder = builder.clusterBy(*body["clustering_columns"])
+    for key, value in body.get("properties", {}).items():
+        builder = builder.property(key, value)
+    builder.execute()
+
+
+def _column(planner: ConnectPlanner, message: Message) -> dict[str, Any]:
+    """The arguments of `addColumn`."""
+    given = {
+        "dataType": planner.data_type(message.get("data_type", b"")),
+        "nullable": message.get("nullable", False),
+        "generatedAlwaysAs": message.get("generated_always_as"),
+        "comment": message.get("comment"),
+    }
+    identity = message.get("identity_info")
+    if identity is not None:
+        generator = IdentityGenerator(start=identity.get("start", 0), step=identity.get("step", 0))
+        by_default = identity.get("allow_explicit_insert", False)
+        given["generatedByDefaultAs" if by_default else "generatedAlwaysAs"] = generator
+    return given
+
+
+_RELATIONS: Mapping[str, Callable[[SparkSession, ConnectPlanner, Message], Any]] = {
+    "scan": _scan,
+    "describe_history": _history,
+    "describe_detail": _detail,
+    "convert_to_delta": _convert,
+    "restore_table": _restore,
+    "is_delta_table": _is_delta_table,
+    "delete_from_table": _delete,
+    "update_table": _update,
+    "merge_into_table": _merge,
+    "optimize_table": _optimize,
+}
+_COMMANDS: Mapping[str, Callable[[SparkSession, ConnectPlanner, Message], None]] = {
+    "clone_table": _clone,
+    "vacuum_table": _vacuum,
+    "upgrade_table_protocol": _upgrade,
+    "generate": _generate,
+    "create_delta_table": _create,
+    "add_feature_support": _add_feature,
+    "drop_feature_support": _drop_feature,
+}

@@ -1,0 +1,1 @@
+"""CREATE, REPLACE and ALTER TABLE, and clones."""

@@ -1,0 +1,1 @@
+"""DELETE and UPDATE, and what MERGE shares with them."""

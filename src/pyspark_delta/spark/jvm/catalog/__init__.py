@@ -1,0 +1,1 @@
+"""Spark's catalogs: entries, relations, functions."""

@@ -1,0 +1,1 @@
+"""Hadoop: its configuration, its file systems, and their errors."""

@@ -1,0 +1,1 @@
+"""Hooks in the JVM: the Java text of their classes, and the Python object that they call."""

@@ -1,0 +1,1 @@
+"""Statements parsed by Spark's own parser, and read from its plans."""

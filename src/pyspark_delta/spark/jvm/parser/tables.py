@@ -1,0 +1,201 @@
+"""Reads CREATE TABLE LIKE, SHOW, DESCRIBE, TBLPROPERTIES and predicates with Spark's parser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import ParseException, PySparkException
+from pyspark.errors.exceptions.captured import convert_exception
+from pyspark.sql import Column
+
+from pyspark_delta.spark.jvm.expressions.catalyst import column_of
+from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.parser.plans import parse_table_statement
+
+_NAMED_NODES = ("UnresolvedIdentifier", "UnresolvedTable", "UnresolvedTableOrView")
+_SUBQUERIES = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression$"
+_PROPERTIES_PREFIX = "CREATE TABLE t USING delta TBLPROPERTIES ("
+ShowKind = Literal[
+    "ShowColumns",
+    "ShowPartitions",
+    "ShowTableProperties",
+    "ShowCreateTable",
+    "DescribeRelation",
+    "DescribeTablePartition",
+    "DescribeColumn",
+    "DescribeRelationJsonCommand",
+]
+"""The class of the statement's plan."""
+_SHOW_KINDS: tuple[ShowKind, ...] = get_args(ShowKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikeStatement:
+    """CREATE TABLE name LIKE source; `stored_as` is true if it has a file format of Hive's."""
+
+    name: tuple[str, ...]
+    source: tuple[str, ...]
+    provider: str | None
+    location: str | None
+    stored_as: bool
+    properties: Mapping[str, str] = field(hash=False)
+    if_not_exists: bool
+
+
+def parse_like(jvm: JvmSession, sql: str) -> LikeStatement | None:
+    """CREATE TABLE LIKE; None for another statement, or a table named by an expression."""
+    plan = jvm.parser.parsePlan(sql)
+    if plan.getClass().getSimpleName() != "CreateTableLike":
+        return None
+    name, source = _name_parts(plan.name()), _name_parts(plan.source())
+    if name is None or source is None:
+        return None
+    given = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(plan.properties())
+    return LikeStatement(
+        name=name,
+        source=source,
+        provider=_optional_text(plan.provider()),
+        location=_optional_text(plan.location()),
+        stored_as=bool(plan.serdeInfo().isDefined()),
+        properties={str(key): str(value) for key, value in given.items()},
+        if_not_exists=bool(plan.ifNotExists()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedPredicate:
+    """A predicate before its names are resolved: its text in a plan, the column names in it."""
+
+    column: Column = field(hash=False, compare=False)
+    text: str
+    columns: tuple[tuple[str, ...], ...]
+    has_subquery: bool
+
+
+def parse_predicate(jvm: JvmSession, text: str) -> ParsedPredicate | None:
+    """Parse a predicate; None when Spark's parser cannot."""
+    try:
+        parsed = jvm.parser.parseExpression(text)
+    except (PySparkException, Py4JJavaError):
+        return None
+    named = _elements(parsed.references().iterator())
+    return ParsedPredicate(
+        column=column_of(jvm, parsed),
+        text=str(parsed.toString()),
+        # Spark's set has no order, and sorting it there would need ids, which unresolved names
+        # lack.
+        columns=tuple(sorted(tuple(map(str, items(each.nameParts()))) for each in named)),
+        has_subquery=bool(jvm.java_class(_SUBQUERIES).hasSubquery(parsed)),
+    )
+
+
+def parse_properties(jvm: JvmSession, text: str, *, statement: str, start: int) -> dict[str, str]:
+    """The properties in `text`, which is in parentheses at `start` in a statement.
+
+    For statements that Spark's parser does not know: the properties are parsed as part of one that
+    it knows.  A syntax error has the position in the original statement, where line breaks allow
+    it.
+    """
+    before = re.sub(r"[^\n]", " ", statement[:start])
+    is_placed = (
+        len(before) >= len(_PROPERTIES_PREFIX) and "\n" not in before[-len(_PROPERTIES_PREFIX) :]
+    )
+    before = (
+        before[: -len(_PROPERTIES_PREFIX)] + _PROPERTIES_PREFIX if is_placed else _PROPERTIES_PREFIX
+    )
+    try:
+        parsed = parse_table_statement(jvm, f"{before}{text})")
+    except ParseException as error:
+        if not is_placed:
+            raise
+        origin: Any = error._origin  # type: ignore[attr-defined]
+        raise convert_exception(origin.withCommand(statement)) from None
+    assert parsed is not None  # the text begins with CREATE TABLE
+    return dict(parsed.properties)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowStatement:
+    """SHOW or DESCRIBE of one table.
+
+    `column` is the path of DESCRIBE t c, `key` that of SHOW TBLPROPERTIES, and `database` that of
+    SHOW COLUMNS, which is in `name` too unless the two differ.  `partition` has None for null, and
+    is empty without a PARTITION clause.
+    """
+
+    kind: ShowKind
+    name: tuple[str, ...]
+    is_extended: bool = False
+    as_serde: bool = False
+    column: tuple[str, ...] = ()
+    partition: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    key: str | None = None
+    database: tuple[str, ...] | None = None
+
+
+def parse_show(jvm: JvmSession, sql: str) -> ShowStatement | None:
+    """SHOW or DESCRIBE; None for another statement, or a table named by an expression."""
+    plan = jvm.parser.parsePlan(sql)
+    found = plan.getClass().getSimpleName()
+    kind = next((each for each in _SHOW_KINDS if each == found), None)
+    if kind is None:
+        return None
+    child = plan.children().apply(0)
+    if child.getClass().getSimpleName() not in ("UnresolvedTable", "UnresolvedTableOrView"):
+        return None
+    return ShowStatement(
+        kind=kind,
+        name=tuple(items(child.multipartIdentifier())),
+        is_extended=kind.startswith("Describe") and bool(plan.isExtended()),
+        as_serde=kind == "ShowCreateTable" and bool(plan.asSerde()),
+        column=_column_parts(plan.column()) if kind == "DescribeColumn" else (),
+        partition=_show_partition(jvm, kind, plan),
+        key=_optional_text(plan.propertyKey()) if kind == "ShowTableProperties" else None,
+        database=_show_database(plan) if kind == "ShowColumns" else None,
+    )
+
+
+def _name_parts(named: Any) -> tuple[str, ...] | None:
+    kind = named.getClass().getSimpleName()
+    if kind not in _NAMED_NODES:
+        return None
+    parts = named.nameParts() if kind == "UnresolvedIdentifier" else named.multipartIdentifier()
+    return tuple(items(parts))
+
+
+def _optional_text(scala_option: Any) -> str | None:
+    return str(scala_option.get()) if scala_option.isDefined() else None
+
+
+def _elements(scala_iterator: Any) -> Iterator[Any]:
+    while scala_iterator.hasNext():
+        yield scala_iterator.next()
+
+
+def _column_parts(expression: Any) -> tuple[str, ...]:
+    return tuple(items(expression.nameParts()))
+
+
+def _show_database(plan: Any) -> tuple[str, ...] | None:
+    namespace = plan.namespace()
+    return tuple(items(namespace.get())) if namespace.isDefined() else None
+
+
+def _show_partition(jvm: JvmSession, kind: ShowKind, plan: Any) -> dict[str, str | None]:
+    if kind == "ShowPartitions":
+        given = plan.pattern()
+        if not given.isDefined():
+            return {}
+        spec = given.get().spec()
+    elif kind == "DescribeTablePartition":
+        spec = plan.partitionSpec().spec()
+    elif kind == "DescribeRelationJsonCommand":
+        spec = plan.partitionSpec()
+    else:
+        return {}
+    found = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(spec)
+    return {str(key): None if value is None else str(value) for key, value in found.items()}

@@ -1,0 +1,1 @@
+"""Catalyst's logical plans, and facts about the DataFrames over them."""

@@ -1,0 +1,1 @@
+"""Spark's Parquet scan over the files that a log names."""

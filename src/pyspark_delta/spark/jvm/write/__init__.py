@@ -1,0 +1,1 @@
+"""Spark's Parquet writer, and the execution that it runs in."""

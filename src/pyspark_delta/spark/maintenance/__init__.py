@@ -1,0 +1,1 @@
+"""OPTIMIZE, auto compaction, VACUUM, RESTORE, REORG, and DROP FEATURE."""

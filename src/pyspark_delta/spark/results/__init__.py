@@ -1,0 +1,1 @@
+"""DataFrames that commands return: history, detail, metrics."""

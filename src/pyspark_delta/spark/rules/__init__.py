@@ -1,0 +1,1 @@
+"""Rules of a table for its rows: constraints, generated and default columns, casts."""

@@ -1,0 +1,1 @@
+"""Enables and disables Delta in a Spark session."""

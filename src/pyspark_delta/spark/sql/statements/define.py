@@ -1,0 +1,306 @@
+"""CREATE and REPLACE TABLE of a Delta table: with columns, from a query, or LIKE another table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
+
+from pyspark.errors import ParseException
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_delta.errors import OperationNotAllowedError
+from pyspark_delta.kernel.protocol.actions import Protocol
+from pyspark_delta.kernel.protocol.column_defaults import without_defaults
+from pyspark_delta.kernel.protocol.column_mapping import without_mapping
+from pyspark_delta.kernel.protocol.constraints import constraint_text, with_constraint
+from pyspark_delta.kernel.protocol.generated_columns import with_generation_expression
+from pyspark_delta.kernel.protocol.identity_columns import with_identity
+from pyspark_delta.kernel.protocol.properties import PROPERTIES
+from pyspark_delta.kernel.protocol.types import StructField, StructType
+from pyspark_delta.spark.conf.options import DeltaOptions
+from pyspark_delta.spark.conf.settings import DEFAULT_SOURCE
+from pyspark_delta.spark.ddl.create_table import TableDefinition, run_create_table
+from pyspark_delta.spark.jvm.catalog.entries import (
+    entry_properties,
+)
+from pyspark_delta.spark.jvm.expressions.catalyst import stored_columns
+from pyspark_delta.spark.jvm.failures import analysis_error
+from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parser.plans import Query, TableStatement, parse_table_statement
+from pyspark_delta.spark.jvm.parser.tables import LikeStatement, parse_like
+from pyspark_delta.spark.jvm.plans.frames import empty_frame
+from pyspark_delta.spark.jvm.write.rows import check_new_columns
+from pyspark_delta.spark.rules.expressions import TableSql, check_new_generated_columns, new_check
+from pyspark_delta.spark.sql.statement import Command, Request
+from pyspark_delta.spark.sql.statements.create_statement import sql_name
+from pyspark_delta.spark.tables.names import (
+    TableName,
+    log_of,
+    look_up,
+    look_up_relation,
+    update_entry,
+)
+from pyspark_delta.spark.write.by_name import TableRows, make_table
+from pyspark_delta.spark.write.request import TableVerb
+
+_GENERATION = "GENERATION_EXPRESSION"
+_IDENTITY_START, _IDENTITY_STEP = "identity.start", "identity.step"
+_IDENTITY_ALLOWS_EXPLICIT = "identity.allowExplicitInsert"
+_SPARKS_COLUMN_KEYS = (_GENERATION, _IDENTITY_START, _IDENTITY_STEP, _IDENTITY_ALLOWS_EXPLICIT)
+# Properties that stand for other clauses of CREATE TABLE.
+_LOCATION, _COMMENT = "location", "comment"
+_LIKELY_LIKE = re.compile(r"\bLIKE\b", re.IGNORECASE)
+
+
+def delta_columns(schema: StructType) -> StructType:
+    """The columns of a statement, with the metadata that tables have.
+
+    Spark's parser marks generated and identity columns with its own keys, the log with Delta's.
+    """
+    return StructType(tuple(_delta_column(f) for f in schema))
+
+
+def like_command(request: Request) -> Command | None:
+    """CREATE TABLE LIKE: an empty Delta table with the columns of another table.
+
+    None if neither the source is a Delta table nor the statement has USING delta: the statement is
+    then Spark's.
+    """
+    spark = request.spark
+    try:
+        statement = parse_like(JvmSession(spark), request.sql)
+    except ParseException:
+        return None  # Spark has a better error
+    if statement is None or statement.stored_as:
+        return None
+    source = look_up_relation(spark, statement.source)
+    is_delta = source is not None and source.is_delta
+    provider = (statement.provider or ("delta" if is_delta else "")).lower()
+    if provider != "delta":
+        if is_delta and source is not None:
+            update_entry(spark, source)
+        return None
+    name = look_up(spark, statement.name)
+    if name is None:
+        return None
+
+    def run() -> DataFrame:
+        like = _like_source(spark, statement, source)
+        run_create_table(spark, _like_definition(name, statement, like))
+        return empty_frame(JvmSession(spark))
+
+    return Command(run=run)
+
+
+def define_command(request: Request) -> Command | None:
+    """CREATE or REPLACE TABLE, when its provider is Delta."""
+    spark = request.spark
+    if _LIKELY_LIKE.search(request.sql):
+        made = like_command(request)
+        if made is not None:
+            return made
+    default = (spark.conf.get(DEFAULT_SOURCE) or "").lower()
+    if "delta" not in request.sql.lower() and default != "delta":
+        return None
+    try:
+        statement = parse_table_statement(JvmSession(spark), request.sql)
+    except ParseException:
+        return None  # Spark has a better error
+    if statement is None or (statement.provider or default).lower() != "delta":
+        return None
+    name = look_up(spark, statement.name)
+    if name is None:
+        return None
+    return statement_command(spark, name, statement)
+
+
+def statement_command(
+    spark: SparkSession,
+    name: TableName,
+    statement: TableStatement,
+    options: DeltaOptions | None = None,
+) -> Command:
+    """CREATE or REPLACE TABLE with columns, or with a query; `options` are those of a writer."""
+
+    def run() -> DataFrame:
+        checked = _checked(spark, name, statement)
+        if checked.query is not None:
+            _run_query(spark, name, checked, checked.query, options or DeltaOptions())
+            return empty_frame(JvmSession(spark))
+        schema = delta_columns(checked.schema)
+        check_new_generated_columns(JvmSession(spark), schema)
+        run_create_table(
+            spark,
+            TableDefinition(
+                name=name,
+                schema=schema,
+                partition_by=checked.partition_by,
+                cluster_by=checked.cluster_by,
+                location=checked.location,
+                comment=checked.comment,
+                properties=checked.properties,
+                creates=checked.creates,
+                replaces=checked.replaces,
+                if_not_exists=checked.if_not_exists,
+            ),
+        )
+        return empty_frame(JvmSession(spark))
+
+    return Command(run=run)
+
+
+def _checked(spark: SparkSession, name: TableName, statement: TableStatement) -> TableStatement:
+    """The statement with its options and CHECKs as properties; raises for what has no place."""
+    _check_supported(name, statement)
+    return _with_checks(spark, _with_options(statement))
+
+
+def _delta_column(f: StructField) -> StructField:
+    metadata = f.metadata
+    kept = {key: value for key, value in metadata.items() if key not in _SPARKS_COLUMN_KEYS}
+    plain = StructField(f.name, f.data_type, f.nullable, kept)
+    if _GENERATION in metadata:
+        return with_generation_expression(plain, metadata[_GENERATION])
+    if _IDENTITY_START in metadata:
+        return with_identity(
+            plain,
+            start=metadata[_IDENTITY_START],
+            step=metadata[_IDENTITY_STEP],
+            allow_explicit_insert=metadata[_IDENTITY_ALLOWS_EXPLICIT],
+        )
+    return plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LikeSource:
+    """The parts of another table that CREATE TABLE LIKE copies."""
+
+    schema: StructType
+    partition_by: tuple[str, ...] = ()
+    comment: str | None = None
+    properties: dict[str, str] = field(default_factory=dict, hash=False)
+    protocol: Protocol | None = None
+
+
+def _like_definition(
+    name: TableName, statement: LikeStatement, source: _LikeSource
+) -> TableDefinition:
+    return TableDefinition(
+        name=name,
+        schema=source.schema,
+        partition_by=source.partition_by,
+        location=statement.location,
+        comment=source.comment,
+        properties={**source.properties, **statement.properties},
+        if_not_exists=statement.if_not_exists,
+        protocol=source.protocol,
+    )
+
+
+def _like_source(
+    spark: SparkSession, statement: LikeStatement, source: TableName | None
+) -> _LikeSource:
+    if source is not None and source.is_delta:
+        return _delta_like_source(spark, source)
+    if source is None or source.entry is None:
+        # A temporary view, or no table: then Spark raises the error.
+        shown = spark.table(sql_name(statement.source)).schema
+        return _LikeSource(schema=without_defaults(stored_columns(JvmSession(spark), shown)))
+    entry = source.entry
+    schema = entry.schema
+    return _LikeSource(
+        # The columns of a view carry the defaults of its table, but the view has none.
+        schema=without_defaults(schema) if entry.is_view else schema,
+        partition_by=entry.partition_schema.names,
+        comment=entry.comment,
+        properties={} if entry.is_view else entry_properties(JvmSession(spark), entry),
+    )
+
+
+def _delta_like_source(spark: SparkSession, source: TableName) -> _LikeSource:
+    snapshot = log_of(spark, source).update()
+    metadata = snapshot.metadata
+    return _LikeSource(
+        schema=without_mapping(metadata.schema),
+        partition_by=metadata.partition_columns,
+        comment=metadata.description,
+        properties={
+            key: value or ""
+            for key, value in metadata.configuration.items()
+            if key not in PROPERTIES or PROPERTIES[key].settable
+        },
+        protocol=snapshot.protocol,
+    )
+
+
+def _run_query(
+    spark: SparkSession,
+    name: TableName,
+    statement: TableStatement,
+    query: Query,
+    options: DeltaOptions,
+) -> None:
+    data = query.frame(JvmSession(spark))
+    if statement.if_not_exists and name.entry is not None:
+        check_new_columns(data)
+        return
+    verb: TableVerb = "create"
+    if statement.replaces:
+        verb = "create or replace" if statement.creates else "replace"
+    # A writer's location and comment are properties.
+    lowered = {key.lower(): value for key, value in statement.properties.items()}
+    rows = TableRows(
+        data=data,
+        options=options,
+        partition_by=statement.partition_by,
+        cluster_by=tuple(".".join(path) for path in statement.cluster_by),
+        location=statement.location or lowered.get(_LOCATION),
+        comment=statement.comment or lowered.get(_COMMENT),
+        properties={
+            key: value
+            for key, value in statement.properties.items()
+            if key.lower() not in (_LOCATION, _COMMENT)
+        },
+    )
+    make_table(spark, name, rows, verb)
+
+
+def _with_options(statement: TableStatement) -> TableStatement:
+    """Add OPTIONS to the properties, under two keys each; the path becomes the location."""
+    options = dict(statement.options)
+    path = next((key for key in options if key.lower() == "path"), None)
+    location = statement.location if path is None else options.pop(path)
+    options |= {f"option.{key}": value for key, value in options.items()}
+    return replace(statement, location=location, properties={**options, **statement.properties})
+
+
+def _with_checks(spark: SparkSession, statement: TableStatement) -> TableStatement:
+    """Add CHECK constraints as properties, which delta-spark 4.4 rejects; raises for others."""
+    jvm = JvmSession(spark)
+    properties: Mapping[str, str | None] = statement.properties
+    for each in statement.constraints:
+        if each.text is None or each.characteristic:
+            raise analysis_error(
+                jvm,
+                "UNSUPPORTED_FEATURE.TABLE_OPERATION",
+                tableName=".".join(f"`{part}`" for part in statement.name),
+                operation="table constraint",
+            )
+        name = each.name or f"{statement.name[-1]}_chk_{uuid4().hex[:7]}"
+        text = constraint_text(each.text)
+        properties = with_constraint(properties, name, text)
+        new_check(jvm, delta_columns(statement.schema), TableSql(name=name, text=text))
+    return replace(statement, properties={key: value or "" for key, value in properties.items()})
+
+
+def _check_supported(name: TableName, statement: TableStatement) -> None:
+    """Raise for partitions and buckets that no Delta table has."""
+    if statement.transforms:
+        operation = "Partitioning by expressions"
+        raise OperationNotAllowedError("DELTA_OPERATION_NOT_ALLOWED", operation=operation)
+    if statement.has_buckets:
+        raise OperationNotAllowedError(
+            "DELTA_OPERATION_NOT_ALLOWED_DETAIL", operation="Bucketing", tableName=name.label
+        )

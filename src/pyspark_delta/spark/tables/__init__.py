@@ -1,0 +1,1 @@
+"""Names and locations of tables, and what the catalog holds of them."""

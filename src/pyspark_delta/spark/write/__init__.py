@@ -1,0 +1,1 @@
+"""Writes: append, overwrite, replaceWhere; by path or by table name."""
