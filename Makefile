@@ -16,7 +16,7 @@ help: ## print this
 install: $(STAMP) ## make .venv from the lock file, once
 	@echo "$(VENV) is ready."
 
-$(STAMP): pyproject.toml $(wildcard requirements*.lock) scripts/install.sh
+$(STAMP): pyproject.toml src/_pyspark_delta_startup.py $(wildcard requirements*.lock) scripts/install.sh
 	@scripts/install.sh $(VENV) $(SPARK)
 	@touch $@
 

@@ -24,7 +24,8 @@ stamp=$venv/.prepared
 
 # What the environment is made of: any change of it prepares the environment anew.
 fingerprint() {
-    cat requirements.lock "requirements-spark-$spark.lock" scripts/peers.lock scripts/peers.sh
+    # The module that starts with Python is copied into an environment.
+    cat requirements.lock "requirements-spark-$spark.lock" scripts/peers.lock scripts/peers.sh src/_pyspark_delta_startup.py
 }
 
 with_maven() {

@@ -2,7 +2,8 @@
 
 It is for programs that nobody edits.  Sessions are enabled by `PYSPARK_DELTA=1` in the environment,
 by `spark.pyspark_delta.enabled=true` in spark-defaults.conf or a builder, and by delta-spark's
-extension and catalog in either.  Nothing is imported until a program imports PySpark's sessions.
+extension and catalog in either, unless its JAR comes with them: such a session is delta-spark's.
+Nothing is imported until a program imports PySpark's sessions.
 """
 
 import sys  # and nothing else: every start of Python waits for this module
@@ -15,6 +16,8 @@ _CLASSES = (
     "io.delta.sql.DeltaSparkSessionExtension",
     "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 )
+_ENABLE = "pyspark_delta.spark.session.enable"
+_JARS = "pyspark_delta.spark.session.delta_spark_settings"
 _YES = ("1", "true", "yes", "on")
 
 
@@ -60,13 +63,17 @@ def watch(sessions):
     original = builder.getOrCreate
 
     def getOrCreate(self):
-        if _names_delta_spark(lambda key: self._options.get(key, "")):
-            # Its classes are in a JAR that is not there, so they must not reach Spark.
-            enable = import_module("pyspark_delta.spark.session.enable")
-            return enable.enabled_without_delta_spark(self, original)
+        def option(key):
+            return str(self._options.get(key, ""))
+
+        if _names_delta_spark(option):
+            if not _is_requested(option) and import_module(_JARS).names_jar(option):
+                return original(self)
+            # Spark must not look for classes that only delta-spark's JAR has.
+            return import_module(_ENABLE).enabled_without_delta_spark(self, original)
         session = original(self)
         if type(session) is sessions.SparkSession and _is_configured(session):
-            import_module("pyspark_delta.spark.session.enable").enable(session)
+            import_module(_ENABLE).enable(session)
         return session
 
     getOrCreate.__doc__ = original.__doc__
@@ -74,15 +81,22 @@ def watch(sessions):
 
 
 def _is_configured(session):
-    import os
-
-    if os.environ.get(ENVIRONMENT, "").lower() in _YES:
-        return True
+    from importlib import import_module
 
     def setting(key):
         return session.conf.get(key, "")
 
-    return setting(_ENABLED).lower() in _YES or _names_delta_spark(setting)
+    if _is_requested(setting):
+        return True
+    if not _names_delta_spark(setting):
+        return False
+    return not import_module(_JARS).has_jar(session)
+
+
+def _is_requested(setting):
+    import os
+
+    return os.environ.get(ENVIRONMENT, "").lower() in _YES or setting(_ENABLED).lower() in _YES
 
 
 def _names_delta_spark(setting):

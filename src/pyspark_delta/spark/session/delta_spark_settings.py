@@ -10,6 +10,7 @@ Programs that switch from delta-spark keep these settings, so they are dropped h
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -29,6 +30,9 @@ _LISTS = {
     EXTENSIONS: (_EXTENSION_CLASS,),
     PACKAGES: tuple(f"io.delta:delta-{artifact}" for artifact in _ARTIFACTS),
 }
+# Settings by which a JAR gets to a driver, and delta-spark's JAR in them: a path or coordinates.
+_JAR_SETTINGS = ("spark.jars", PACKAGES, "spark.driver.extraClassPath")
+_JAR = re.compile(r"\bdelta-(spark|core)_[\d.]")
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +62,16 @@ def names_delta_spark(spark: SparkSession) -> bool:
     return spark.conf.get(SESSION_CATALOG_KEY, None) == _CATALOG_CLASS or _EXTENSION_CLASS in (
         spark.conf.get(EXTENSIONS, None) or ""
     )
+
+
+def names_jar(setting: Callable[[str], str]) -> bool:
+    """Whether settings bring delta-spark's JAR: the session is delta-spark's then."""
+    return any(_JAR.search(setting(key)) for key in _JAR_SETTINGS)
+
+
+def has_jar(spark: SparkSession) -> bool:
+    """Whether delta-spark's JAR is on the class path of the session's driver."""
+    return class_location(JvmSession(spark), _EXTENSION_CLASS) is not None
 
 
 def drop_delta_spark_catalog(spark: SparkSession) -> Callable[[], None]:

@@ -25,6 +25,8 @@ import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.command.RunnableCommand;
+import org.apache.spark.sql.execution.datasources.SaveIntoDataSourceCommand;
+import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
@@ -201,6 +203,9 @@ public final class Resolution extends Rule {
         if (plan instanceof UnresolvedRelation && !mayBeOurs(plan)) {
             return named(plan, ((UnresolvedRelation) plan).multipartIdentifier());
         }
+        if (plan instanceof SaveIntoDataSourceCommand) {
+            return savedByUs((SaveIntoDataSourceCommand) plan);
+        }
         if (plan instanceof UnresolvedTable) {
             return named(plan, ((UnresolvedTable) plan).multipartIdentifier());
         }
@@ -226,6 +231,18 @@ public final class Resolution extends Rule {
             children.addOne(made);
         }
         return isChanged ? (LogicalPlan) plan.withNewChildren(children.toSeq()) : plan;
+    }
+
+    /** A write that goes to our source: where delta-spark's JAR is, Spark finds its source first. */
+    private static LogicalPlan savedByUs(SaveIntoDataSourceCommand save) throws Throwable {
+        if (Bridge.python == null
+            || !save.dataSource().getClass().getName().startsWith("org.apache.spark.sql.delta.")) {
+            return save;
+        }
+        Object source = Class.forName("delta.DefaultSource").getDeclaredConstructor(new Class[0])
+            .newInstance(new Object[0]);
+        return new SaveIntoDataSourceCommand(
+            save.query(), (CreatableRelationProvider) source, save.options(), save.mode());
     }
 
     /** A node with a name that Spark can resolve in the place of `parts`. */
