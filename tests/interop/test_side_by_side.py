@@ -1,4 +1,4 @@
-"""Both packages in one environment: whose session a builder gives that names delta-spark's classes."""
+"""Both packages in one environment: who has a session whose builder names delta-spark's classes."""
 
 from __future__ import annotations
 
