@@ -177,13 +177,12 @@ def test_sinks_go_with_their_queries(table: SparkTable, feed: Feed, tmp_path: Pa
         sinks = (each for each in gc.get_objects() if type(each) is DeltaSink)
         return sum(str(table.path) in str(sink) for sink in sinks)
 
-    # The JVM keeps the sink that was made last, or the two last, until there are others.
     end = time.monotonic() + SECONDS
-    while alive() > 2 and time.monotonic() < end:
+    while alive() and time.monotonic() < end:
         gc.collect()
         jvm.jvm.java.lang.System.gc()
         time.sleep(0.2)
-    assert alive() <= 2
+    assert alive() == 0
 
 
 def commit_as_rival(table: SparkTable, query_id: str) -> None:

@@ -68,7 +68,9 @@ def note_caller(jvm: JvmSession) -> None:
     own = get_connection() if get_connection is not None else None
     if own is None or own.initiated_from_client:
         return
-    thread = jvm.static("java.lang.Thread", "currentThread")()
+    # A weak reference: the thread of a streaming query holds the query, with its sink and its rows.
+    current = jvm.static("java.lang.Thread", "currentThread")()
+    thread = jvm.java_class("java.lang.ref.WeakReference")(current)
     _end_dead_callers()
     _CALLERS.append(
         _Caller(jvm=jvm, thread=thread, connection=jvm.callback_client.getPerThreadConnection())
@@ -122,7 +124,7 @@ def error_behind(text: str) -> DeltaError | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Caller:
-    """A thread of the JVM, and the connection that it calls through."""
+    """A thread of the JVM, as a weak reference, and the connection that it calls through."""
 
     jvm: JvmSession = field(hash=False)
     thread: Any = field(hash=False)
@@ -147,7 +149,8 @@ def _end_dead_callers() -> None:
         except IndexError:
             return  # another thread has taken the last one
         try:
-            is_alive = caller.thread.isAlive()
+            thread = caller.thread.get()
+            is_alive = thread is not None and thread.isAlive()
             if not is_alive:
                 caller.close()
         except Py4JError:
