@@ -149,7 +149,19 @@ class JvmSession:
 
     def python_dict(self, scala_map: Any) -> dict[str, str]:
         """A Scala map from text to text as a dict."""
-        return dict(self.static("scala.jdk.javaapi.CollectionConverters", "asJava")(scala_map))
+        return self.java_dict(
+            self.static("scala.jdk.javaapi.CollectionConverters", "asJava")(scala_map)
+        )
+
+    def java_dict(self, java_map: Any) -> dict[str, str]:
+        """A Java map from text to text as a dict, by two calls of the JVM however long it is.
+
+        An iterator of Java takes several calls for each item, and about ninety for its end, which
+        is an exception that PySpark tries to translate.
+        """
+        mapper = self.remembered(f"{_JSON_MAPPER}()", lambda: self.java_class(_JSON_MAPPER)())
+        found: dict[str, str] = json.loads(mapper.writeValueAsString(java_map))
+        return found
 
     def none(self) -> Any:
         """Scala's None."""
@@ -332,9 +344,7 @@ def all_settings(jvm: JvmSession) -> dict[str, str]:
     `spark.conf.getAll` makes a call for each, and ends with an exception that PySpark turns into
     text: well over a hundred calls.
     """
-    mapper = jvm.remembered(f"{_JSON_MAPPER}()", lambda: jvm.java_class(_JSON_MAPPER)())
-    found: dict[str, str] = json.loads(mapper.writeValueAsString(jvm.session.conf().getAllAsJava()))
-    return found
+    return jvm.java_dict(jvm.session.conf().getAllAsJava())
 
 
 def timestamp_text(jvm: JvmSession, milliseconds: int) -> str:

@@ -186,12 +186,13 @@ class _Bridge:
 
     def written(self, session: Any, mode: str, options: Any, rows: Any) -> None:
         with self._called(session, opens=False) as jvm:
-            self._door.write(jvm.spark, DataFrame(rows, jvm.spark), mode, _texts(jvm, options))
+            self._door.write(jvm.spark, DataFrame(rows, jvm.spark), mode, jvm.python_dict(options))
 
     def streamSink(self, session: Any, options: Any, partition_columns: Any, mode: str) -> Any:
         with self._called(session, opens=False) as jvm:
             names = tuple(map(str, items(partition_columns)))
-            return sink_proxy(jvm, self._door.sink(jvm.spark, _texts(jvm, options), names, mode))
+            given = jvm.python_dict(options)
+            return sink_proxy(jvm, self._door.sink(jvm.spark, given, names, mode))
 
     def relation(self, session: Any, planner: Any, message: Any) -> Any:
         with self._called(session) as jvm:
@@ -288,7 +289,3 @@ def _arguments(jvm: JvmSession, parameters: Any) -> Any:
     columns = [column_of(jvm, each) for each in values]
     names = [str(name) for name in items(parameters.paramNames())] if is_hybrid else []
     return (dict(zip(names, columns, strict=True)) if any(names) else columns) or None
-
-
-def _texts(jvm: JvmSession, options: Any) -> dict[str, str]:
-    return dict(jvm.java_class("scala.jdk.javaapi.CollectionConverters").asJava(options))

@@ -21,7 +21,6 @@ _RELATION = "org.apache.spark.sql.catalyst.analysis.UnresolvedRelation"
 _TIME_TRAVEL = "org.apache.spark.sql.catalyst.analysis.RelationTimeTravel"
 _CREATE_OF_V1 = "org.apache.spark.sql.execution.datasources.CreateTable"
 _CATALOG, _CLUSTERING = "org.apache.spark.sql.catalyst.catalog", "clusteringColumns"
-_CONVERTERS = "scala.jdk.javaapi.CollectionConverters"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -123,7 +122,7 @@ def _source_read(jvm: JvmSession, node: Any) -> Node:
     schema = node.userSpecifiedSchema()
     return SourceRead(
         paths=tuple(map(str, items(node.paths()))),
-        options=_texts(jvm, node.options().originalMap()),
+        options=jvm.python_dict(node.options().originalMap()),
         schema=str(schema.get().json()) if schema.isDefined() else None,
         is_stream=bool(node.isStreaming()),
     )
@@ -132,7 +131,7 @@ def _source_read(jvm: JvmSession, node: Any) -> Node:
 def _table_read(jvm: JvmSession, node: Any) -> Node:
     return TableRead(
         name=_name(node.multipartIdentifier()),
-        options=dict(node.options().asCaseSensitiveMap()),
+        options=jvm.java_dict(node.options().asCaseSensitiveMap()),
         is_stream=bool(node.isStreaming()),
     )
 
@@ -190,7 +189,7 @@ def _creation(jvm: JvmSession, node: Any) -> Node | None:
     statement = read_table_statement(jvm, node)
     if statement is None:
         return None
-    options = _texts(jvm, node.writeOptions()) if statement.query is not None else {}
+    options = jvm.python_dict(node.writeOptions()) if statement.query is not None else {}
     return TableCreation(statement=statement, options=options)
 
 
@@ -203,7 +202,7 @@ def _save(jvm: JvmSession, node: Any) -> Node | None:
     name = table.identifier()
     database = name.database()
     provider = table.provider()
-    properties = _texts(jvm, table.storage().properties())
+    properties = jvm.python_dict(table.storage().properties())
     location = table.storage().locationUri()
     if location.isDefined():
         as_text = jvm.static(f"{_CATALOG}.CatalogUtils", "URIToString")
@@ -235,7 +234,7 @@ def _insert(jvm: JvmSession, node: Any) -> Node | None:
     }
     return TableInsert(
         name=_name(target.multipartIdentifier()),
-        options={} if is_statement else _texts(jvm, node.writeOptions()),
+        options={} if is_statement else jvm.python_dict(node.writeOptions()),
         rows=plan_frame(jvm, node.query()),
         kind=kinds[kind],
         by_position=is_statement or not node.isByName(),
@@ -247,10 +246,6 @@ def _name(parts: Any) -> tuple[str, ...]:
     """A table's name as users write it: a path has another one in Spark's plans."""
     name = tuple(map(str, items(parts)))
     return (PATH_DATABASE, name[1]) if len(name) == 2 and name[0] == PATH_CATALOG else name
-
-
-def _texts(jvm: JvmSession, scala_map: Any) -> dict[str, str]:
-    return {str(k): str(v) for k, v in dict(jvm.java_class(_CONVERTERS).asJava(scala_map)).items()}
 
 
 _READERS: Mapping[str, Callable[[JvmSession, Any], Node | None]] = {

@@ -189,8 +189,7 @@ def _alter_columns(jvm: JvmSession, plan: Any) -> Change:
 
 
 def _set_properties(jvm: JvmSession, plan: Any) -> Change:
-    found = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(plan.properties())
-    return SetProperties(properties={str(key): str(value) for key, value in found.items()})
+    return SetProperties(properties=jvm.python_dict(plan.properties()))
 
 
 def _unset_properties(jvm: JvmSession, plan: Any) -> Change:

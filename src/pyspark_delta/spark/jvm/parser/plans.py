@@ -100,7 +100,7 @@ def read_table_statement(jvm: JvmSession, plan: Any) -> TableStatement | None:
         constraints=tuple(map(read_constraint, items(spec.constraints()))),
         location=_option(spec.location()),
         comment=_option(spec.comment()),
-        properties=_text_map(jvm, spec.properties()),
+        properties=jvm.python_dict(spec.properties()),
         options={each._1(): str(each._2()) for each in items(spec.optionExpression().options())},
         query=Query(handle=plan.query()) if has_query else None,
     )
@@ -174,11 +174,6 @@ def _partitioning(
         else:
             others.append(transform.toString())
     return tuple(partitions), tuple(clusters), tuple(others)
-
-
-def _text_map(jvm: JvmSession, scala_map: Any) -> dict[str, str]:
-    found = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(scala_map)
-    return {str(key): str(value) for key, value in found.items()}
 
 
 def _option(scala_option: Any) -> str | None:

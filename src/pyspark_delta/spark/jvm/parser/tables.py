@@ -54,14 +54,13 @@ def parse_like(jvm: JvmSession, sql: str) -> LikeStatement | None:
     name, source = _name_parts(plan.name()), _name_parts(plan.source())
     if name is None or source is None:
         return None
-    given = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(plan.properties())
     return LikeStatement(
         name=name,
         source=source,
         provider=_optional_text(plan.provider()),
         location=_optional_text(plan.location()),
         stored_as=bool(plan.serdeInfo().isDefined()),
-        properties={str(key): str(value) for key, value in given.items()},
+        properties=jvm.python_dict(plan.properties()),
         if_not_exists=bool(plan.ifNotExists()),
     )
 
@@ -197,5 +196,4 @@ def _show_partition(jvm: JvmSession, kind: ShowKind, plan: Any) -> dict[str, str
         spec = plan.partitionSpec()
     else:
         return {}
-    found = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(spec)
-    return {str(key): None if value is None else str(value) for key, value in found.items()}
+    return dict(jvm.python_dict(spec))
