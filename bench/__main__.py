@@ -21,7 +21,7 @@ from bench import (
     kernel,
     maintenance,
     optimize,
-    readme,
+    pages,
     report,
     spark,
     sql,
@@ -60,7 +60,7 @@ def arguments() -> argparse.Namespace:
         "--publish", action="store_true", help="put the numbers of a part among those in docs"
     )
     parser.add_argument(
-        "--readme", action="store_true", help="measure nothing: put the known numbers into README"
+        "--pages", action="store_true", help="measure nothing: put the known numbers into the pages"
     )
     parser.add_argument("--json", type=Path, help="where the numbers go")
     parser.add_argument("--chart", type=Path, help="where the picture goes")
@@ -84,9 +84,8 @@ def results(
 
 def main() -> int:
     given = arguments()
-    if given.readme:
-        numbers = json.loads((given.json or readme.NUMBERS).read_text(encoding="utf-8"))
-        readme.write_readme(readme.README, numbers)
+    if given.pages:
+        pages.write_pages(json.loads((given.json or pages.NUMBERS).read_text(encoding="utf-8")))
         return 0
     is_whole = not (given.only or given.quick or given.conf)
     if given.publish and (given.quick or given.conf):

@@ -4,7 +4,7 @@ import json
 import re
 
 from bench.measure import OURS, Bar, Result, absolute
-from bench.readme import BEGIN, END, NUMBERS, README, block, results_of, with_block
+from bench.pages import BEGIN, END, NUMBERS, PAGE, README, block, headlines, pages, results_of
 from bench.report import as_json, markdown, table, tree_of_sources
 
 RESULTS = [
@@ -49,30 +49,40 @@ def test_the_json_has_samples_ratios_and_what_was_met() -> None:
     assert second["values"] == {"ours": 3.25}
 
 
-def test_the_readme_has_the_numbers_of_the_file_and_no_others() -> None:
+def test_the_pages_have_the_numbers_of_the_file_and_no_others() -> None:
     numbers = json.loads(NUMBERS.read_text(encoding="utf-8"))
-    text = README.read_text(encoding="utf-8")
-    assert text == with_block(text, numbers), "run: python -m bench --readme"
-    before, _, rest = text.partition(BEGIN)
-    others = before + rest.partition(END)[2]
-    assert not re.search(r"\d (ms|s|MB|GB)\b|\d\.\d+x\b", others)
+    for page, text in pages(numbers).items():
+        assert page.read_text(encoding="utf-8") == text, "run: python -m bench --pages"
+        before, _, rest = text.partition(BEGIN)
+        others = before + rest.partition(END)[2]
+        assert not re.search(r"\d (ms|s|MB|GB)\b|\d\.\d+x\b", others)
 
 
-def test_the_readme_tells_a_missed_bar_and_the_row_where_deltalake_is_faster() -> None:
+def test_the_numbers_of_the_readme_are_of_one_version_of_the_code_with_samples() -> None:
+    results = headlines(json.loads(NUMBERS.read_text(encoding="utf-8")))
+    (tree,) = {result.tree for result in results}
+    assert re.fullmatch("[0-9a-f]{12}", tree), "measured on a tree with changes, or on none"
+    assert all(result.samples.keys() >= result.values.keys() for result in results)
+
+
+def test_the_pages_tell_missed_bars_and_the_row_where_deltalake_is_faster() -> None:
     numbers = json.loads(NUMBERS.read_text(encoding="utf-8"))
-    rows = block(numbers).splitlines()
-    missed = [each for each in results_of(numbers["results"]) if not each.is_met]
-    shown = [row for row in rows if "**missed**" in row]
-    assert len(shown) == len([each for each in missed if any(each.workload in row for row in rows)])
-    (row,) = [row for row in rows if row.startswith("| load and sum a table")]
-    assert re.search(r"\| \d+ ms \(\d\.\d\dx\) \|  \|", row)
+    missed = {each.workload for each in results_of(numbers["results"]) if not each.is_met}
+    for page in (README, PAGE):
+        rows = [row for row in page.read_text(encoding="utf-8").splitlines() if row[:2] == "| "]
+        measured = {row.split(" | ")[0].removeprefix("| "): row for row in rows}
+        marked = {name for name, row in measured.items() if "**missed**" in row}
+        assert marked == missed & measured.keys()
+        assert re.search(
+            r"\| \d+ ms \(\d\.\d\dx\) \|  \|", measured["load and sum a table of 30 commits"]
+        )
 
 
 def test_what_is_measured_now_has_its_samples_and_its_tree() -> None:
     written = json.loads(as_json(RESULTS, {"cores": 2, "versions": {"peer": "1"}}))
     assert [each["tree"] for each in written["results"]] == [tree_of_sources()] * 2
     assert all(each["samples"] for each in written["results"])
-    lines = block(written).splitlines()
+    lines = block(written, results_of(written["results"])).splitlines()
     assert lines[0] == BEGIN
     assert f"tree {tree_of_sources()} of" in lines[1]
     assert lines[-3:-1] == [
@@ -81,7 +91,9 @@ def test_what_is_measured_now_has_its_samples_and_its_tree() -> None:
         f"| commit | 3.25 ms |  |  |  | <= 5 ms | 1 | {RESULTS[1].load:.1f} |",
     ]
     written["results"][0]["tree"] = "another"
-    assert "not all of one version" in block(written)
+    lines = block(written, results_of(written["results"])).splitlines()
+    assert "last column" in lines[1]
+    assert lines[-3].endswith(" | another |")
 
 
 def test_numbers_with_a_tree_have_samples_in_the_file() -> None:
