@@ -1,6 +1,6 @@
 """Domain metadata: named configurations beside the table's properties.
 
-Live domains, and the content of the two known domains.  Names that begin with `delta.` belong to
+The content of the two known domains.  Names that begin with `delta.` belong to
 the protocol.  PROTOCOL.md, "Domain Metadata", "Clustered Table" and "Row Tracking".
 
 >>> clustering_domain([("a",), ("b", "c")]).configuration
@@ -23,12 +23,6 @@ CLUSTERING = "delta.clustering"
 ROW_TRACKING = "delta.rowTracking"
 
 Domains = Mapping[str, DomainMetadata]
-
-
-def live_domains(entries: Iterable[DomainMetadata]) -> dict[str, DomainMetadata]:
-    """The domains that are in force after `entries`, oldest first."""
-    newest = {entry.domain: entry for entry in entries}
-    return {name: entry for name, entry in newest.items() if not entry.removed}
 
 
 def check_domains(entries: Iterable[DomainMetadata], supported: Collection[str]) -> None:

@@ -4,12 +4,17 @@ A new file is written under a hidden name in its directory, made durable, and th
 link(2), which fails when the name is taken: no reader sees a part of a file, and of two processes
 one wins.  A process killed in between leaves only the hidden file, which no listing returns.
 
+Some file systems (FAT, a few FUSE and network file systems) have no hard links; Linux's
+renameat2(2) with RENAME_NOREPLACE is as good.  Where neither works the file is not published: a
+plain rename would silently overwrite another writer's commit.
+
 >>> LocalStore("/tmp/a b").root_uri
 'file:///tmp/a%20b'
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import io
 import os
@@ -31,7 +36,6 @@ from pyspark_delta.errors import (
     UnsafePathError,
 )
 from pyspark_delta.kernel.storage.base import LINK_OUT, FileInfo, ListedDirectory, LogStore
-from pyspark_delta.kernel.storage.publish import publish
 from pyspark_delta.kernel.storage.uris import (
     absolute_uri,
     check_directory,
@@ -43,6 +47,14 @@ STAGING_PREFIX = ".delta-staging-"
 """The prefix of names of unfinished files."""
 
 _LOG_DIRECTORY = "_delta_log"
+_NO_HARD_LINKS = frozenset(
+    {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
+)
+_NO_SUCH_RENAME = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+Mover = Callable[[str, str], None]
+
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NOT_AN_EMPTY_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 
@@ -426,3 +438,56 @@ def _read_exactly(file: io.FileIO, length: int) -> bytes:
         parts.append(part)
         length -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def rename_without_replacing(source: str, target: str) -> None:
+    """Rename atomically; FileExistsError when `target` exists."""
+    if _RENAMEAT2 is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    ctypes.set_errno(0)
+    if _RENAMEAT2(
+        _AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE
+    ):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), target)
+
+
+def publish(
+    staged: str, final: str, *, link: Mover = os.link, rename: Mover = rename_without_replacing
+) -> None:
+    """Publish `staged` as `final`; FileExistsError when `final` exists.
+
+    `staged` may or may not remain; the caller removes it.
+    """
+    try:
+        link(staged, final)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+    else:
+        return
+    try:
+        rename(staged, final)
+    except OSError as error:
+        if error.errno not in _NO_SUCH_RENAME:
+            raise
+        raise OSError(
+            error.errno,
+            "the file system can neither link nor rename without replacing,"
+            " so two writers could overwrite each other",
+        ) from None
+
+
+def _renameat2() -> Callable[..., int] | None:
+    try:
+        function = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):  # not Linux, or a C library from before 2018
+        return None
+    path_at = (ctypes.c_int, ctypes.c_char_p)
+    function.argtypes = (*path_at, *path_at, ctypes.c_uint)
+    function.restype = ctypes.c_int
+    typed: Callable[..., int] = function
+    return typed
+
+
+_RENAMEAT2 = _renameat2()

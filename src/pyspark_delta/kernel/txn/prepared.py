@@ -14,7 +14,6 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.kernel.log.frames.by_line import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.frames.file_actions import (
     add_files,
@@ -22,6 +21,7 @@ from pyspark_delta.kernel.log.frames.file_actions import (
     canonical_paths,
     remove_files,
 )
+from pyspark_delta.kernel.log.frames.json_frames import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.history import commit_info_of
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor, StringMap
 from pyspark_delta.kernel.protocol.actions import (

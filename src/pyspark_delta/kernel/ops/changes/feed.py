@@ -17,8 +17,8 @@ from itertools import pairwise, repeat
 import pyarrow.compute as pc
 
 from pyspark_delta.errors import ChangeFeedError, VersionNotFoundError
-from pyspark_delta.kernel.log.frames.by_line import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.frames.file_actions import add_files, remove_files
+from pyspark_delta.kernel.log.frames.json_frames import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.history import (
     COMMITS_BEFORE,
     commit_info_of,

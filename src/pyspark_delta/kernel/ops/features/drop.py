@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from pyspark_delta.errors import DeltaError, ProtocolError
 from pyspark_delta.kernel.log.checkpoints.reader import is_v2
-from pyspark_delta.kernel.log.frames.by_line import frames_from_commits
+from pyspark_delta.kernel.log.frames.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.segment import LogListing, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.ops.features.removal import (
