@@ -33,7 +33,7 @@ from pyspark_delta.kernel.protocol.deletion_vectors import (
     inline_descriptor,
     pack_deletion_vectors,
 )
-from pyspark_delta.kernel.protocol.operations import delete, write
+from pyspark_delta.kernel.protocol.operations import operation, write
 from pyspark_delta.kernel.protocol.partition_values import (
     format_partition_value,
     partition_directory,
@@ -159,7 +159,7 @@ def delete_positions(
         actions.append(
             replace(file, deletion_vector=descriptor, stats=widen_stats(file.stats), tags=None)
         )
-    return transaction.commit(actions, delete(["true"])).version
+    return transaction.commit(actions, operation("DELETE", predicate=["true"])).version
 
 
 def write_files(

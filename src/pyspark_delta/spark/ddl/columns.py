@@ -68,7 +68,8 @@ def run_drop_columns(
         return
     _check_droppable(alteration, dropped)
     configuration = _without_statistics(alteration, dropped)
-    alteration.commit_schema(schema, operations.drop_columns(dropped), configuration=configuration)
+    recorded = operations.operation("DROP COLUMNS", columns=[column_name(path) for path in dropped])
+    alteration.commit_schema(schema, recorded, configuration=configuration)
 
 
 def run_rename_column(
@@ -91,7 +92,9 @@ def run_rename_column(
         configuration[STATS_COLUMNS.key] = rename_in_column_list(listed, old, new)
     alteration.commit_schema(
         schema,
-        operations.rename_column(old, new),
+        operations.operation(
+            "RENAME COLUMN", oldColumnPath=column_name(old), newColumnPath=column_name(new)
+        ),
         partition_columns=partitions,
         configuration=configuration,
     )

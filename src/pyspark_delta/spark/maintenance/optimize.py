@@ -32,7 +32,7 @@ from pyspark_delta.kernel.ops.layout.bins import (
 )
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.features import supported_features
-from pyspark_delta.kernel.protocol.operations import Operation, optimize, reorg
+from pyspark_delta.kernel.protocol.operations import Operation, operation, optimize
 from pyspark_delta.kernel.protocol.properties import (
     NUM_INDEXED_COLUMNS,
     STATS_COLUMNS,
@@ -304,7 +304,7 @@ def _operation(
     request: OptimizeRequest, predicates: Sequence[str], clustered_by: Sequence[Path]
 ) -> Operation:
     if request.choose is not None:
-        return reorg(predicates)
+        return operation("REORG", predicate=predicates, applyPurge=True)
     return optimize(
         predicates,
         z_order_by=[column_name(path) for path in request.z_order_by],

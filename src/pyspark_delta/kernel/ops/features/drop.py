@@ -33,7 +33,7 @@ from pyspark_delta.kernel.protocol.features import (
     feature_named,
     supported_features,
 )
-from pyspark_delta.kernel.protocol.operations import drop_feature, operation
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.protocol.properties import (
     CHECKPOINT_PROTECTION_VERSION,
     LOG_RETENTION,
@@ -140,8 +140,10 @@ def _downgrade(
     lowered = without_feature(protocol, removal.feature)
     txn.update_protocol(lowered, is_removal_valid=is_removal_valid)
     txn.update_metadata(replace(metadata, configuration=configuration))
-    operation = drop_feature(removal.feature, truncate_history=request.truncate_history)
-    version = txn.commit(removal.last_actions(snapshot), operation).version
+    recorded = operation(
+        "DROP FEATURE", featureName=removal.feature, truncateHistory=request.truncate_history
+    )
+    version = txn.commit(removal.last_actions(snapshot), recorded).version
     if is_fast:
         _has_checkpoint(log, version)  # for clients that check each protocol in the log
     return version

@@ -36,8 +36,6 @@ from pyspark_delta.kernel.protocol.operations import (
     Operation,
     changed_columns,
     operation,
-    set_table_properties,
-    unset_table_properties,
 )
 from pyspark_delta.kernel.protocol.properties import (
     CHECKPOINT_POLICY,
@@ -311,7 +309,7 @@ def _in_commit_timestamps(cleanup: FeatureCleanup) -> CleanupResult:
         configuration[ENABLE_IN_COMMIT_TIMESTAMPS.key] = "false"
         gone.append(ENABLE_IN_COMMIT_TIMESTAMPS.key)
     txn.update_metadata(replace(txn.metadata, configuration=configuration))
-    txn.commit([], unset_table_properties(gone, if_exists=True))
+    txn.commit([], operation("UNSET TBLPROPERTIES", properties=gone, ifExists=True))
     return CleanupResult(has_changed=True)
 
 
@@ -346,11 +344,12 @@ def _checkpoint_protection(cleanup: FeatureCleanup) -> CleanupResult:
 
 
 def _set(log: DeltaLog, changes: Mapping[str, str]) -> None:
-    _commit_properties(log, (), changes, set_table_properties(changes))
+    _commit_properties(log, (), changes, operation("SET TBLPROPERTIES", properties=changes))
 
 
 def _unset(log: DeltaLog, key: str) -> None:
-    _commit_properties(log, (key,), {}, unset_table_properties([key], if_exists=True))
+    recorded = operation("UNSET TBLPROPERTIES", properties=[key], ifExists=True)
+    _commit_properties(log, (key,), {}, recorded)
 
 
 def _commit_properties(

@@ -20,7 +20,7 @@ from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded
 from pyspark_delta.kernel.protocol.features import is_supported
-from pyspark_delta.kernel.protocol.operations import row_tracking_backfill, upgrade_protocol
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.protocol.properties import (
     ENABLE_ROW_TRACKING,
     ROW_TRACKING_SUSPENDED,
@@ -84,7 +84,7 @@ def prepare_row_tracking(
     if not is_supported(txn.protocol, FEATURE):
         protocol = upgraded(txn.protocol, [FEATURE])
         txn.update_protocol(protocol)
-        txn.commit([], upgrade_protocol(protocol))
+        txn.commit([], operation("UPGRADE PROTOCOL", newProtocol=protocol.to_json_value()))
     _in_batches(log, _without_ids, counted, undo=False, most_files=most_files)
 
 
@@ -135,6 +135,7 @@ def _in_batches(
     most_files: int,
 ) -> int | None:
     """Commit the chosen files again, until the newest version has none."""
+    name = "ROW TRACKING UNBACKFILL" if undo else "ROW TRACKING BACKFILL"
     batch, version = 0, None
     while True:
         txn = log.start_transaction()
@@ -150,7 +151,7 @@ def _in_batches(
         if not files:
             return version
         txn.read_files(file.path for file in files)
-        version = txn.commit(files, row_tracking_backfill(batch, undo=undo)).version
+        version = txn.commit(files, operation(name, batchId=str(batch))).version
         batch += 1
 
 

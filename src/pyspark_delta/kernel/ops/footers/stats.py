@@ -39,7 +39,7 @@ from pyspark_delta.kernel.protocol.actions import AddFile
 from pyspark_delta.kernel.protocol.codec import RawJson, dumps
 from pyspark_delta.kernel.protocol.datetimes import MICROS_PER_DAY, days_from_civil
 from pyspark_delta.kernel.protocol.features import is_supported
-from pyspark_delta.kernel.protocol.operations import compute_stats
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.protocol.properties import (
     NUM_INDEXED_COLUMNS,
     STATS_COLUMNS,
@@ -160,7 +160,8 @@ def run_compute_stats(log: DeltaLog, locations: Locations | None = None) -> int 
         for old, new in zip(files, collected, strict=True)
         if old.stats != new.stats
     ]
-    return txn.commit(changed, compute_stats(["true"])).version if changed else None
+    recorded = operation("COMPUTE STATS", predicate=["true"])
+    return txn.commit(changed, recorded).version if changed else None
 
 
 def _with_new_stats(

@@ -54,7 +54,7 @@ from pyspark_delta.kernel.ops.vacuum.candidates import (
     needed_paths,
 )
 from pyspark_delta.kernel.protocol.features import check_writable, is_supported
-from pyspark_delta.kernel.protocol.operations import Operation, vacuum_end, vacuum_start
+from pyspark_delta.kernel.protocol.operations import Operation, operation
 from pyspark_delta.kernel.protocol.properties import DELETED_FILE_RETENTION, property_value
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -180,10 +180,11 @@ def run_vacuum(
     records = rules.records_at(log.store.root_uri)
     version = plan.snapshot.version
     if records:
-        start = vacuum_start(
-            retention_check=rules.checks_retention,
-            default_retention_ms=plan.retention.configured_ms,
-            specified_retention_ms=plan.retention.specified_ms,
+        start = operation(
+            "VACUUM START",
+            retentionCheckEnabled=rules.checks_retention,
+            defaultRetentionMillis=plan.retention.configured_ms,
+            specifiedRetentionMillis=plan.retention.specified_ms,
         )
         to_delete = {"numFilesToDelete": len(plan.paths), "sizeOfDataToDelete": plan.size_bytes}
         version = _record(log, rules, start, to_delete)
@@ -194,12 +195,12 @@ def run_vacuum(
     except (Exception, KeyboardInterrupt):
         if records:
             with suppress(DeltaError):  # the first failure is the one to raise
-                _record(log, rules, vacuum_end("FAILED"), {})
+                _record(log, rules, operation("VACUUM END", status="FAILED"), {})
         raise
     if records:
         directories = plan.candidates.num_directories
         metrics = {"numDeletedFiles": num_deleted, "numVacuumedDirectories": directories}
-        _record(log, rules, vacuum_end("COMPLETED"), metrics)
+        _record(log, rules, operation("VACUUM END", status="COMPLETED"), metrics)
     # Only a VACUUM that checked every removed file, and kept none, spares the next one the check.
     if options.inventory is None and not options.keep_versions:
         _note(log, plan)
