@@ -38,12 +38,7 @@ from pyspark_delta.kernel.protocol.properties import (
     Property,
     property_value,
 )
-from pyspark_delta.kernel.protocol.types import (
-    TIMESTAMP_NTZ,
-    VARIANT,
-    DataType,
-    walk_types,
-)
+from pyspark_delta.kernel.protocol.types import TIMESTAMP_NTZ, VARIANT, DataType, walk_types
 
 # The Delta Lake release whose features this table lists.
 DELTA_VERSION = "4.4.0"

@@ -21,7 +21,9 @@ from decimal import Decimal
 from typing import Any
 
 from pyspark_delta.errors import InvalidActionsError
+from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.codec import RawJson, dumps
+from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.datetimes import (
     MICROS_PER_DAY,
     MICROS_PER_SECOND,
@@ -33,7 +35,13 @@ from pyspark_delta.kernel.protocol.datetimes import (
     parse_timestamp,
 )
 from pyspark_delta.kernel.protocol.partition_values import as_single, format_float
-from pyspark_delta.kernel.protocol.stats_columns import has_bounds
+from pyspark_delta.kernel.protocol.properties import (
+    NUM_INDEXED_COLUMNS,
+    STATS_COLUMNS,
+    STRING_PREFIX_LENGTH,
+    property_value,
+)
+from pyspark_delta.kernel.protocol.stats_columns import StatsColumn, has_bounds, stats_columns
 from pyspark_delta.kernel.protocol.types import (
     DATE,
     DOUBLE,
@@ -102,6 +110,25 @@ class FileStats:
         if not self.tight_bounds and count not in (0, self.num_records):
             return None
         return count
+
+
+def table_stats_columns(
+    metadata: Metadata, mode: ColumnMappingMode = ColumnMappingMode.NONE
+) -> tuple[StatsColumn, ...]:
+    """The leaves that a table's properties choose for statistics, with physical names by `mode`."""
+    return stats_columns(
+        metadata.schema,
+        metadata.partition_columns,
+        mode=mode,
+        num_indexed=property_value(metadata.configuration, NUM_INDEXED_COLUMNS),
+        listed=metadata.configuration.get(STATS_COLUMNS.key),
+    )
+
+
+def string_prefix_length(metadata: Metadata) -> int:
+    """The number of characters of a string that bounds of a table keep."""
+    length = property_value(metadata.configuration, STRING_PREFIX_LENGTH)
+    return DEFAULT_PREFIX_LENGTH if length is None else length
 
 
 def format_stats(

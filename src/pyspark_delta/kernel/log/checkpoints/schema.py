@@ -21,11 +21,10 @@ from pyspark_delta.kernel.protocol.properties import (
     CHECKPOINT_STATS_AS_JSON,
     CHECKPOINT_STATS_AS_STRUCT,
     COLUMN_MAPPING_MODE,
-    NUM_INDEXED_COLUMNS,
-    STATS_COLUMNS,
     property_value,
 )
-from pyspark_delta.kernel.protocol.stats_columns import stats_columns, stats_schema
+from pyspark_delta.kernel.protocol.stats import table_stats_columns
+from pyspark_delta.kernel.protocol.stats_columns import stats_schema
 from pyspark_delta.kernel.protocol.types import (
     ArrayType,
     DataType,
@@ -88,13 +87,7 @@ def physical_partition_schema(metadata: Metadata) -> StructType:
 
 def stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
     """The struct of typed statistics, under physical names."""
-    columns = stats_columns(
-        metadata.schema,
-        metadata.partition_columns,
-        mode=_mode(metadata),
-        num_indexed=property_value(metadata.configuration, NUM_INDEXED_COLUMNS),
-        listed=metadata.configuration.get(STATS_COLUMNS.key),
-    )
+    columns = table_stats_columns(metadata, _mode(metadata))
     tight_bounds = is_supported(protocol, "deletionVectors")
     return arrow_type(stats_schema(columns, tight_bounds=tight_bounds))
 

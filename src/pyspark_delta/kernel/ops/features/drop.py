@@ -28,11 +28,7 @@ from pyspark_delta.kernel.ops.features.removal import (
 )
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded, without_feature
-from pyspark_delta.kernel.protocol.features import (
-    check_writable,
-    feature_named,
-    supported_features,
-)
+from pyspark_delta.kernel.protocol.features import check_writable, feature_named, supported_features
 from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.protocol.properties import (
     CHECKPOINT_PROTECTION_VERSION,

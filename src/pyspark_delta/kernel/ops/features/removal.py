@@ -32,11 +32,7 @@ from pyspark_delta.kernel.protocol.column_mapping import has_mapping
 from pyspark_delta.kernel.protocol.constraints import table_checks
 from pyspark_delta.kernel.protocol.domains import ROW_TRACKING, tombstone
 from pyspark_delta.kernel.protocol.features import FEATURES, is_supported
-from pyspark_delta.kernel.protocol.operations import (
-    Operation,
-    changed_columns,
-    operation,
-)
+from pyspark_delta.kernel.protocol.operations import Operation, changed_columns, operation
 from pyspark_delta.kernel.protocol.properties import (
     CHECKPOINT_POLICY,
     CHECKPOINT_PROTECTION_VERSION,

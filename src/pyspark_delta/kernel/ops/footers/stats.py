@@ -40,14 +40,13 @@ from pyspark_delta.kernel.protocol.codec import RawJson, dumps
 from pyspark_delta.kernel.protocol.datetimes import MICROS_PER_DAY, days_from_civil
 from pyspark_delta.kernel.protocol.features import is_supported
 from pyspark_delta.kernel.protocol.operations import operation
-from pyspark_delta.kernel.protocol.properties import (
-    NUM_INDEXED_COLUMNS,
-    STATS_COLUMNS,
-    STRING_PREFIX_LENGTH,
-    property_value,
+from pyspark_delta.kernel.protocol.stats import (
+    DEFAULT_PREFIX_LENGTH,
+    format_bound,
+    string_prefix_length,
+    table_stats_columns,
 )
-from pyspark_delta.kernel.protocol.stats import DEFAULT_PREFIX_LENGTH, format_bound
-from pyspark_delta.kernel.protocol.stats_columns import StatsColumn, stats_columns
+from pyspark_delta.kernel.protocol.stats_columns import StatsColumn
 from pyspark_delta.kernel.protocol.types import (
     BYTE,
     DATE,
@@ -190,15 +189,7 @@ def _footers(files: Sequence[AddFile], locations: Locations) -> tuple[FooterBloc
 def _with_stats(
     txn: OptimisticTransaction, files: Sequence[AddFile], block: FooterBlock, tails: list[bytes]
 ) -> Iterator[AddFile]:
-    metadata, configuration = txn.metadata, txn.metadata.configuration
-    columns = stats_columns(
-        metadata.schema,
-        metadata.partition_columns,
-        mode=mapping_mode(metadata),
-        num_indexed=property_value(configuration, NUM_INDEXED_COLUMNS),
-        listed=configuration.get(STATS_COLUMNS.key),
-    )
-    prefix = property_value(configuration, STRING_PREFIX_LENGTH)
+    columns = table_stats_columns(txn.metadata, mapping_mode(txn.metadata))
     has_vectors = is_supported(txn.protocol, "deletionVectors")
     known: dict[tuple[int, bool | None], LayoutStats] = {}
     for file, footer, tail in zip(files, block.files, tails, strict=True):
@@ -211,7 +202,7 @@ def _with_stats(
                 block.layouts[footer.layout],
                 columns,
                 tight_bounds=tight,
-                prefix_length=DEFAULT_PREFIX_LENGTH if prefix is None else prefix,
+                prefix_length=string_prefix_length(txn.metadata),
             )
         nulls: Sequence[int | None] = ()
         if leaves := known[key].collections:

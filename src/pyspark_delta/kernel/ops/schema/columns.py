@@ -21,12 +21,8 @@ from dataclasses import dataclass
 
 from pyspark_delta.errors import OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.actions import Metadata
-from pyspark_delta.kernel.protocol.properties import (
-    NUM_INDEXED_COLUMNS,
-    STATS_COLUMNS,
-    property_value,
-)
-from pyspark_delta.kernel.protocol.stats_columns import has_bounds, stats_columns
+from pyspark_delta.kernel.protocol.stats import table_stats_columns
+from pyspark_delta.kernel.protocol.stats_columns import has_bounds
 from pyspark_delta.kernel.protocol.type_widening import can_widen
 from pyspark_delta.kernel.protocol.types import (
     BYTE,
@@ -253,12 +249,7 @@ def _clustering_column(schema: StructType, path: Sequence[str]) -> ResolvedColum
 
 
 def _check_statistics(metadata: Metadata, paths: Sequence[tuple[str, ...]]) -> None:
-    collected = stats_columns(
-        metadata.schema,
-        metadata.partition_columns,
-        num_indexed=property_value(metadata.configuration, NUM_INDEXED_COLUMNS),
-        listed=metadata.configuration.get(STATS_COLUMNS.key),
-    )
+    collected = table_stats_columns(metadata)
     known = {each.path for each in collected}
     missing = [column_name(path) for path in paths if path not in known]
     if missing:

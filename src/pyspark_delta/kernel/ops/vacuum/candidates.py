@@ -40,13 +40,7 @@ from pyspark_delta.kernel.log.segment import LogFile, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.ops.notes import read_last_vacuum
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
-from pyspark_delta.kernel.protocol.actions import (
-    ACTIONS,
-    AddCDCFile,
-    AddFile,
-    Metadata,
-    RemoveFile,
-)
+from pyspark_delta.kernel.protocol.actions import ACTIONS, AddCDCFile, AddFile, Metadata, RemoveFile
 from pyspark_delta.kernel.protocol.column_mapping import PHYSICAL_NAME_KEY
 from pyspark_delta.kernel.protocol.deletion_vectors import ABSOLUTE, IN_TABLE, INLINE
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
