@@ -2,7 +2,7 @@
 
 Timestamps are in microseconds, as the protocol defines: in UTC, or without a time zone.
 
->>> str(arrow_type(ArrayType(LONG)))
+>>> str(arrow_type(ArrayType(types.LONG)))
 'list<item: int64>'
 """
 
@@ -12,19 +12,8 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
     ArrayType,
     DataType,
     DecimalType,
@@ -34,18 +23,18 @@ from pyspark_delta.kernel.protocol.types import (
 )
 
 ARROW_TYPES: Mapping[PrimitiveType, pa.DataType] = {
-    STRING: pa.string(),
-    LONG: pa.int64(),
-    INTEGER: pa.int32(),
-    SHORT: pa.int16(),
-    BYTE: pa.int8(),
-    FLOAT: pa.float32(),
-    DOUBLE: pa.float64(),
-    BOOLEAN: pa.bool_(),
-    BINARY: pa.binary(),
-    DATE: pa.date32(),
-    TIMESTAMP: pa.timestamp("us", "UTC"),
-    TIMESTAMP_NTZ: pa.timestamp("us"),
+    types.STRING: pa.string(),
+    types.LONG: pa.int64(),
+    types.INTEGER: pa.int32(),
+    types.SHORT: pa.int16(),
+    types.BYTE: pa.int8(),
+    types.FLOAT: pa.float32(),
+    types.DOUBLE: pa.float64(),
+    types.BOOLEAN: pa.bool_(),
+    types.BINARY: pa.binary(),
+    types.DATE: pa.date32(),
+    types.TIMESTAMP: pa.timestamp("us", "UTC"),
+    types.TIMESTAMP_NTZ: pa.timestamp("us"),
 }
 
 

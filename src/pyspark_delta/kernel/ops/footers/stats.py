@@ -35,6 +35,7 @@ from pyspark_delta.kernel.ops.footers.parquet import (
     StatsRequest,
     read_footers,
 )
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.actions import AddFile
 from pyspark_delta.kernel.protocol.codec import RawJson, dumps
 from pyspark_delta.kernel.protocol.datetimes import MICROS_PER_DAY, days_from_civil
@@ -47,20 +48,7 @@ from pyspark_delta.kernel.protocol.stats import (
     table_stats_columns,
 )
 from pyspark_delta.kernel.protocol.stats_columns import StatsColumn
-from pyspark_delta.kernel.protocol.types import (
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    DataType,
-    DecimalType,
-)
+from pyspark_delta.kernel.protocol.types import DataType, DecimalType
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -71,7 +59,7 @@ _THREADS = 16
 _EXACT = Context(prec=76)
 # Text that is the same in JSON.
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")
-_BITS = {BYTE: 8, SHORT: 16, INTEGER: 32, LONG: 64}
+_BITS = {types.BYTE: 8, types.SHORT: 16, types.INTEGER: 32, types.LONG: 64}
 _FIRST_CERTAIN_DAY = days_from_civil(1582, 10, 15)
 _FIRST_CERTAIN_MICROS = days_from_civil(1900, 1, 1) * MICROS_PER_DAY
 _MICROS_PER_UNIT = {"microseconds": 1, "milliseconds": 1_000}
@@ -293,7 +281,7 @@ def _writings(
     """The conversion of a leaf's bounds to values of the table's type; None for no bounds."""
     low: _Reading | None
     high: _Reading | None
-    if data_type == STRING:
+    if data_type == types.STRING:
         low, high = (_text_below, _text) if leaf.kind == "text" else (None, None)
     else:
         low = high = _number_reading(leaf, data_type)
@@ -306,7 +294,7 @@ def _writings(
 
 
 def _writing(reading: _Reading, data_type: DataType, is_max: bool, prefix_length: int) -> _Writing:
-    is_text = data_type == STRING
+    is_text = data_type == types.STRING
 
     def written(raw: Any) -> str | None:
         value = reading(raw)
@@ -332,18 +320,18 @@ def _number_reading(leaf: Leaf, data_type: DataType) -> _Reading | None:
     if isinstance(data_type, DecimalType):
         return _decimal_reading(leaf, logical, data_type)
     if data_type in _BITS:
-        nanos_as_long = data_type == LONG and logical.get("timeUnit") == "nanoseconds"
+        nanos_as_long = data_type == types.LONG and logical.get("timeUnit") == "nanoseconds"
         if leaf.kind in ("integer", "unsigned") and (name in ("None", "Int") or nanos_as_long):
             limit = 1 << (_BITS[data_type] - 1)
             return lambda raw: raw if -limit <= raw < limit else None
-    elif data_type in (FLOAT, DOUBLE):
-        if leaf.physical == ("FLOAT" if data_type == FLOAT else "DOUBLE"):
+    elif data_type in (types.FLOAT, types.DOUBLE):
+        if leaf.physical == ("FLOAT" if data_type == types.FLOAT else "DOUBLE"):
             return lambda raw: raw
-    elif data_type == DATE:
+    elif data_type == types.DATE:
         if leaf.physical == "INT32" and name == "Date":
             return lambda raw: raw if raw >= _FIRST_CERTAIN_DAY else None
-    elif data_type in (TIMESTAMP, TIMESTAMP_NTZ):
-        return _timestamp_reading(leaf, logical, is_utc=data_type == TIMESTAMP)
+    elif data_type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
+        return _timestamp_reading(leaf, logical, is_utc=data_type == types.TIMESTAMP)
     return None
 
 

@@ -4,7 +4,7 @@ The Arrow types are those that readers return: timestamps are microseconds in UT
 no zone, a variant is the struct of its two binary parts, and `char`/`varchar` are text.
 PROTOCOL.md, "Primitive Types", "Variant Type", "Reader Requirements for Type Widening".
 
->>> arrow_schema(StructType((StructField("at", TIMESTAMP),))).field("at").type
+>>> arrow_schema(StructType((StructField("at", types.TIMESTAMP),))).field("at").type
 TimestampType(timestamp[us, tz=UTC])
 >>> kernel_type(pa.list_(pa.int16())).simple_string
 'array<smallint>'
@@ -20,21 +20,8 @@ import pyarrow.compute as pc
 
 from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.log.arrow_types import ARROW_TYPES
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    VARIANT,
-    VOID,
     ArrayType,
     DataType,
     DecimalType,
@@ -49,8 +36,10 @@ VARIANT_PARTS = ("value", "metadata")
 
 _PRIMITIVES: Mapping[PrimitiveType, pa.DataType] = {
     **ARROW_TYPES,
-    VOID: pa.null(),
-    VARIANT: pa.struct([pa.field(name, pa.binary(), nullable=False) for name in VARIANT_PARTS]),
+    types.VOID: pa.null(),
+    types.VARIANT: pa.struct(
+        [pa.field(name, pa.binary(), nullable=False) for name in VARIANT_PARTS]
+    ),
 }
 _FIELD_ID = "PARQUET:field_id"
 _TEXT = re.compile(r"(var)?char\([0-9]+\)")
@@ -69,30 +58,30 @@ _LIST_TESTS = (
 )
 # The kernel types of data to write, each the smallest that holds the values of its Arrow types.
 _FROM_ARROW: tuple[tuple[DataType, tuple[_Test, ...]], ...] = (
-    (BOOLEAN, (pa.types.is_boolean,)),
-    (BYTE, (pa.types.is_int8,)),
-    (SHORT, (pa.types.is_int16, pa.types.is_uint8)),
-    (INTEGER, (pa.types.is_int32, pa.types.is_uint16)),
-    (LONG, (pa.types.is_int64, pa.types.is_uint32)),
+    (types.BOOLEAN, (pa.types.is_boolean,)),
+    (types.BYTE, (pa.types.is_int8,)),
+    (types.SHORT, (pa.types.is_int16, pa.types.is_uint8)),
+    (types.INTEGER, (pa.types.is_int32, pa.types.is_uint16)),
+    (types.LONG, (pa.types.is_int64, pa.types.is_uint32)),
     (DecimalType(20, 0), (pa.types.is_uint64,)),
-    (FLOAT, (pa.types.is_float16, pa.types.is_float32)),
-    (DOUBLE, (pa.types.is_float64,)),
-    (STRING, _TEXT_TESTS),
-    (BINARY, (*_BYTES_TESTS, pa.types.is_fixed_size_binary)),
-    (DATE, (pa.types.is_date,)),
-    (VOID, (pa.types.is_null,)),
+    (types.FLOAT, (pa.types.is_float16, pa.types.is_float32)),
+    (types.DOUBLE, (pa.types.is_float64,)),
+    (types.STRING, _TEXT_TESTS),
+    (types.BINARY, (*_BYTES_TESTS, pa.types.is_fixed_size_binary)),
+    (types.DATE, (pa.types.is_date,)),
+    (types.VOID, (pa.types.is_null,)),
 )
 # The types that a file may have for a column of the type.  Casts are checked, so that a wide
 # integer in a narrow column is read when it fits.
 _READABLE: Mapping[DataType, tuple[_Test, ...]] = {
-    BOOLEAN: (pa.types.is_boolean,),
-    **dict.fromkeys((BYTE, SHORT, INTEGER, LONG), (pa.types.is_integer,)),
-    FLOAT: (pa.types.is_float16, pa.types.is_float32),
-    DOUBLE: (pa.types.is_floating, lambda t: pa.types.is_integer(t) and t.bit_width <= 32),
-    BINARY: (*_TEXT_TESTS, *_BYTES_TESTS, pa.types.is_fixed_size_binary),
-    DATE: (pa.types.is_date,),
-    TIMESTAMP: (pa.types.is_timestamp,),
-    TIMESTAMP_NTZ: (pa.types.is_timestamp, pa.types.is_date32),
+    types.BOOLEAN: (pa.types.is_boolean,),
+    **dict.fromkeys((types.BYTE, types.SHORT, types.INTEGER, types.LONG), (pa.types.is_integer,)),
+    types.FLOAT: (pa.types.is_float16, pa.types.is_float32),
+    types.DOUBLE: (pa.types.is_floating, lambda t: pa.types.is_integer(t) and t.bit_width <= 32),
+    types.BINARY: (*_TEXT_TESTS, *_BYTES_TESTS, pa.types.is_fixed_size_binary),
+    types.DATE: (pa.types.is_date,),
+    types.TIMESTAMP: (pa.types.is_timestamp,),
+    types.TIMESTAMP_NTZ: (pa.types.is_timestamp, pa.types.is_date32),
 }
 
 
@@ -137,7 +126,7 @@ def kernel_type(arrow: pa.DataType) -> DataType:
         except ValueError:
             raise _unsupported(arrow) from None
     if pa.types.is_timestamp(arrow):
-        return TIMESTAMP if arrow.tz else TIMESTAMP_NTZ
+        return types.TIMESTAMP if arrow.tz else types.TIMESTAMP_NTZ
     if pa.types.is_dictionary(arrow):
         return kernel_type(arrow.value_type)
     if isinstance(arrow, pa.BaseExtensionType):
@@ -166,13 +155,13 @@ def caster(file_type: pa.DataType, wanted: DataType) -> Convert | None:
     types: unsigned or wider integers, nanoseconds, text in dictionaries.  The conversion raises
     ArrowInvalid for a value that does not fit; it never gives another value.
 
-    >>> caster(pa.int32(), LONG)(pa.array([7], pa.int32())).type
+    >>> caster(pa.int32(), types.LONG)(pa.array([7], pa.int32())).type
     DataType(int64)
-    >>> caster(pa.string(), LONG) is None
+    >>> caster(pa.string(), types.LONG) is None
     True
     """
     target = arrow_type(wanted)
-    if pa.types.is_null(file_type) or wanted == VOID:
+    if pa.types.is_null(file_type) or wanted == types.VOID:
         return lambda array: pa.nulls(len(array), target)
     if pa.types.is_dictionary(file_type):
         decoded = caster(file_type.value_type, wanted)

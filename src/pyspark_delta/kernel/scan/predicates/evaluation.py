@@ -11,7 +11,7 @@ has the same forms for single values.
 >>> predicate = bind(compare("N", "<", 3), schema)
 >>> evaluate(predicate, pa.table({"n": [1, 5, None]})).to_pylist()
 [True, False, None]
->>> comparable(pa.array([True, None]), BOOLEAN).to_pylist()
+>>> comparable(pa.array([True, None]), types.BOOLEAN).to_pylist()
 [1, None]
 >>> nan = float("nan")
 >>> compare_arrays("<", pa.array([1.0, nan]), pa.scalar(nan)).to_pylist()
@@ -27,19 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_delta.errors import InvalidPredicateError
-from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    VOID,
-    DataType,
-    DecimalType,
-    StructType,
-)
+from pyspark_delta.kernel.protocol import types
+from pyspark_delta.kernel.protocol.types import DataType, DecimalType, StructType
 from pyspark_delta.kernel.scan.arrow.types import arrow_type, one_array
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate
 from pyspark_delta.kernel.scan.predicates.literals import FRACTIONAL, INTEGRAL, LiteralValue
@@ -157,7 +146,7 @@ class _Rows:
 def _common_type(left: DataType, right: DataType) -> pa.DataType:
     kinds = (left, right)
     if any(kind in FRACTIONAL for kind in kinds):
-        return comparable_type(DOUBLE)
+        return comparable_type(types.DOUBLE)
     scales = [kind.scale for kind in kinds if isinstance(kind, DecimalType)]
     if scales:
         # Room for every digit of both.
@@ -171,9 +160,14 @@ def comparable_type(data_type: DataType) -> pa.DataType:
         return pa.decimal128(_MAX_DIGITS, data_type.scale)
     if data_type in FRACTIONAL:
         return pa.float64()
-    if data_type in INTEGRAL or data_type in (BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ):
+    if data_type in INTEGRAL or data_type in (
+        types.BOOLEAN,
+        types.DATE,
+        types.TIMESTAMP,
+        types.TIMESTAMP_NTZ,
+    ):
         return pa.int64()
-    if data_type in (STRING, BINARY, VOID):
+    if data_type in (types.STRING, types.BINARY, types.VOID):
         return arrow_type(data_type)
     raise TypeError(f"{data_type} is not a type that can be compared")
 
@@ -182,12 +176,12 @@ def comparable(array: pa.Array, data_type: DataType) -> pa.Array:
     """A column of a type, from any file or table, in its comparable form."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
+    if data_type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
         if pa.types.is_date(array.type):  # the column was widened since the file was written
             array = array.cast(pa.timestamp("us"))
         # Spark truncates to microseconds.
         array = pc.cast(array, pa.timestamp("us", array.type.tz), safe=False)
-    if data_type == DATE:
+    if data_type == types.DATE:
         array = array.cast(pa.date32()).cast(pa.int32())
     if data_type in FRACTIONAL:
         return pc.cast(array, pa.float64(), safe=False)

@@ -14,23 +14,8 @@ from collections.abc import Callable
 from datetime import tzinfo
 
 from pyspark_delta.errors import InvalidPredicateError
-from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    VOID,
-    DataType,
-    DecimalType,
-)
+from pyspark_delta.kernel.protocol import types
+from pyspark_delta.kernel.protocol.types import DataType, DecimalType
 from pyspark_delta.kernel.scan.predicates.binding import cast_literal, predicate_zone
 from pyspark_delta.kernel.scan.predicates.tree import (
     FLIPPED,
@@ -57,25 +42,25 @@ MAX_DEPTH = 100
 MAX_CHARACTERS = 1_000_000
 
 _TIMES: dict[str, DataType] = {
-    "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP,
-    "TIMESTAMP_LTZ": TIMESTAMP,
-    "TIMESTAMP_NTZ": TIMESTAMP_NTZ,
+    "DATE": types.DATE,
+    "TIMESTAMP": types.TIMESTAMP,
+    "TIMESTAMP_LTZ": types.TIMESTAMP,
+    "TIMESTAMP_NTZ": types.TIMESTAMP_NTZ,
 }
 # Words that make a literal of the string after them.
-_TYPED_LITERALS: dict[str, DataType] = {**_TIMES, "X": BINARY}
+_TYPED_LITERALS: dict[str, DataType] = {**_TIMES, "X": types.BINARY}
 # The type names in a CAST; decimals have digits and are parsed.
 _TYPES: dict[str, DataType] = {
-    "BOOLEAN": BOOLEAN,
-    **dict.fromkeys(("BYTE", "TINYINT"), BYTE),
-    **dict.fromkeys(("SHORT", "SMALLINT"), SHORT),
-    **dict.fromkeys(("INT", "INTEGER"), INTEGER),
-    **dict.fromkeys(("LONG", "BIGINT"), LONG),
-    **dict.fromkeys(("FLOAT", "REAL"), FLOAT),
-    "DOUBLE": DOUBLE,
-    "STRING": STRING,
-    "BINARY": BINARY,
-    "VOID": VOID,
+    "BOOLEAN": types.BOOLEAN,
+    **dict.fromkeys(("BYTE", "TINYINT"), types.BYTE),
+    **dict.fromkeys(("SHORT", "SMALLINT"), types.SHORT),
+    **dict.fromkeys(("INT", "INTEGER"), types.INTEGER),
+    **dict.fromkeys(("LONG", "BIGINT"), types.LONG),
+    **dict.fromkeys(("FLOAT", "REAL"), types.FLOAT),
+    "DOUBLE": types.DOUBLE,
+    "STRING": types.STRING,
+    "BINARY": types.BINARY,
+    "VOID": types.VOID,
     **_TIMES,
 }
 _OPERATORS = {**{op: op for op in FLIPPED}, "==": "=", "<>": "!="}

@@ -7,10 +7,10 @@ depends on the time zone of the row's writer, which is not recorded, so timestam
 to a day in both directions.  PROTOCOL.md, "Generated Columns".
 
 >>> from pyspark_delta.kernel.protocol.schema_json import format_schema
->>> year = StructField("y", INTEGER, metadata={"delta.generationExpression": "YEAR(d)"})
->>> schema = format_schema(StructType((StructField("d", DATE), year)))
+>>> year = StructField("y", types.INTEGER, metadata={"delta.generationExpression": "YEAR(d)"})
+>>> schema = format_schema(StructType((StructField("d", types.DATE), year)))
 >>> table = Metadata(id="1", schema_string=schema, partition_columns=("y",))
->>> day = Comparison("<", Column(("d",)), Literal(0, DATE))
+>>> day = Comparison("<", Column(("d",)), Literal(0, types.DATE))
 >>> implied_partition_filter(bind(day, table.schema), table).to_sql()
 'y <= 1970 OR y IS NULL'
 >>> [rule] = generation_rules(table)
@@ -27,23 +27,12 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.datetimes import MICROS_PER_DAY
 from pyspark_delta.kernel.protocol.generated_columns import generation_expression
 from pyspark_delta.kernel.protocol.schema_json import parse_schema
-from pyspark_delta.kernel.protocol.types import (
-    BYTE,
-    DATE,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    DataType,
-    StructField,
-    StructType,
-)
+from pyspark_delta.kernel.protocol.types import DataType, StructField, StructType
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate, bind, has_binary_order
 from pyspark_delta.kernel.scan.predicates.literals import start_of_day, zone_named
 from pyspark_delta.kernel.scan.predicates.tree import (
@@ -69,8 +58,8 @@ _MOST_VALUES = 50
 _CONTRARY = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_PARTS = ("YEAR", "MONTH", "DAY", "HOUR")
-_TIMES = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
-_IDENTICAL = (*_TIMES, STRING, BYTE, SHORT, INTEGER, LONG)
+_TIMES = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ)
+_IDENTICAL = (*_TIMES, types.STRING, types.BYTE, types.SHORT, types.INTEGER, types.LONG)
 
 Values = tuple[int | str, ...]
 Image = Callable[[int | str, tzinfo], Values]
@@ -95,7 +84,7 @@ class GenerationRule:
     @property
     def depends_on_zone(self) -> bool:
         """Whether the value depends on the session's time zone."""
-        return self.source_type == TIMESTAMP and self.image is not _same
+        return self.source_type == types.TIMESTAMP and self.image is not _same
 
 
 def implied_partition_filter(predicate: BoundPredicate, metadata: Metadata) -> BoundPredicate:
@@ -187,7 +176,7 @@ def _beyond(rule: GenerationRule, image: Values, *, is_lower: bool) -> Predicate
 
 
 def _one(f: StructField, op: str, value: int | str) -> Predicate:
-    kind = STRING if isinstance(value, str) else f.data_type
+    kind = types.STRING if isinstance(value, str) else f.data_type
     return Comparison(op, Column((f.name,)), Literal(value, kind))
 
 
@@ -297,7 +286,7 @@ def _format_shape(arguments: Sequence[object], schema: StructType) -> _Shape:
 
 def _date_trunc_shape(arguments: Sequence[object], schema: StructType) -> _Shape:
     unit, inner = arguments
-    path, kind = _source(inner, schema, (TIMESTAMP,))
+    path, kind = _source(inner, schema, (types.TIMESTAMP,))
     start = _UNITS[str(unit).upper()]
 
     def image(value: int | str, zone: tzinfo) -> Values:
@@ -317,7 +306,7 @@ def _substring_shape(arguments: Sequence[object], schema: StructType) -> _Shape:
     inner, start, length = arguments
     if start not in (0, 1) or not isinstance(length, int) or length < 1:
         raise ValueError("it is not the beginning of a text")
-    path, kind = _source(inner, schema, (STRING,))
+    path, kind = _source(inner, schema, (types.STRING,))
     return _Shape(path, kind, lambda value, _: (str(value)[:length],), prefix_length=length)
 
 
@@ -409,10 +398,10 @@ def _days(day: date) -> int:
 def _local(value: int | str, kind: DataType, zone: tzinfo) -> datetime:
     """The local date and time: in `zone` for a TIMESTAMP."""
     assert isinstance(value, int)
-    if kind == DATE:
+    if kind == types.DATE:
         return _EPOCH + timedelta(days=value)
     moment = _EPOCH + timedelta(microseconds=value)
-    return moment.astimezone(zone) if kind == TIMESTAMP else moment
+    return moment.astimezone(zone) if kind == types.TIMESTAMP else moment
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ Statistics come as JSON text, or as the struct of checkpoints.  Both give a tabl
 file and, for each leaf, its null count and bounds of its values.  Unknown or unreadable values are
 null.  `files` evaluates predicates on it.  PROTOCOL.md, "Per-file Statistics".
 
->>> leaf = Leaf(path=("n",), physical_path=("n",), data_type=LONG, is_ordered=True)
+>>> leaf = Leaf(path=("n",), physical_path=("n",), data_type=types.LONG, is_ordered=True)
 >>> text = '{"numRecords":3,"minValues":{"n":1},"maxValues":{"n":7},"nullCount":{"n":0}}'
 >>> parse_stats(pa.chunked_array([[text, None, "?"]]), [leaf]).to_pylist()[0]
 {'numRecords': 3, 'tightBounds': None, 'nullCount n': 0, 'minValues n': 1, 'maxValues n': 7}
@@ -26,18 +26,11 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from pyspark_delta.kernel.log.replay import ColumnSource, FilePart, FileState
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY, ColumnMappingMode, physical_path
 from pyspark_delta.kernel.protocol.type_widening import type_changes
-from pyspark_delta.kernel.protocol.types import (
-    BOOLEAN,
-    FLOAT,
-    LONG,
-    VARIANT,
-    DataType,
-    DecimalType,
-    StructType,
-)
+from pyspark_delta.kernel.protocol.types import DataType, DecimalType, StructType
 from pyspark_delta.kernel.scan.arrow.types import one_array
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate, has_binary_order
 from pyspark_delta.kernel.scan.predicates.literals import FRACTIONAL, INTEGRAL, MAX_LONG, MIN_LONG
@@ -85,7 +78,7 @@ class Leaf:
     was_float: bool = False
 
 
-ROWS_ALONE = Leaf(path=(), physical_path=(), data_type=VARIANT, is_ordered=False)
+ROWS_ALONE = Leaf(path=(), physical_path=(), data_type=types.VARIANT, is_ordered=False)
 """No column: for callers that only need the number of rows of each file."""
 # Pruning may leave so few files that parsing the others for later use is not worth it.
 _FEW = 0.2
@@ -111,7 +104,7 @@ def column_leaves(paths: Iterable[Path], metadata: Metadata) -> tuple[Leaf, ...]
         f = schema.find(path)
         if f is None or path[0].lower() in partitions:
             continue
-        if isinstance(f.data_type, StructType) or f.data_type == VARIANT:
+        if isinstance(f.data_type, StructType) or f.data_type == types.VARIANT:
             continue
         leaves.append(
             Leaf(
@@ -119,7 +112,7 @@ def column_leaves(paths: Iterable[Path], metadata: Metadata) -> tuple[Leaf, ...]
                 physical_path=physical_path(schema, path, mode),
                 data_type=f.data_type,
                 is_ordered=has_bounds(f.data_type) and has_binary_order(f),
-                was_float=any(change.from_type == FLOAT for change in type_changes(f)),
+                was_float=any(change.from_type == types.FLOAT for change in type_changes(f)),
             )
         )
     return tuple(leaves)
@@ -192,14 +185,14 @@ class _RawField(NamedTuple):
 
 def _raw_fields(leaves: Sequence[Leaf]) -> list[_RawField]:
     fields = [
-        _RawField(NUM_RECORDS, (NUM_RECORDS,), pa.int64(), LONG),
-        _RawField(TIGHT_BOUNDS, (TIGHT_BOUNDS,), pa.bool_(), BOOLEAN),
+        _RawField(NUM_RECORDS, (NUM_RECORDS,), pa.int64(), types.LONG),
+        _RawField(TIGHT_BOUNDS, (TIGHT_BOUNDS,), pa.bool_(), types.BOOLEAN),
     ]
     for leaf in leaves:
         if leaf == ROWS_ALONE:
             continue
         name, path = stat_name(NULL_COUNT, leaf.path), (NULL_COUNT, *leaf.physical_path)
-        fields.append(_RawField(name, path, pa.int64(), LONG))
+        fields.append(_RawField(name, path, pa.int64(), types.LONG))
         kind = raw_type(leaf.data_type)
         if not leaf.is_ordered or kind is None:
             continue
@@ -314,7 +307,7 @@ def _checked(value: object, f: _RawField) -> object:
     if isinstance(value, str) and value in _FLOAT_NAMES and kind in FRACTIONAL:
         return _FLOAT_NAMES[value]
     if isinstance(value, bool):
-        return value if kind == BOOLEAN else None
+        return value if kind == types.BOOLEAN else None
     if isinstance(value, str):
         return value if f.kind == pa.string() and _is_text(value) else None
     if isinstance(value, float) and kind in FRACTIONAL:  # NaN without quotes
