@@ -14,7 +14,7 @@ to a day in both directions.  PROTOCOL.md, "Generated Columns".
 >>> implied_partition_filter(bind(day, table.schema), table).to_sql()
 'y <= 1970 OR y IS NULL'
 >>> [rule] = generation_rules(table)
->>> rule.source, rule.image(366, UTC)
+>>> rule.shape.source, rule.shape.image(366, UTC)
 (('d',), (1971,))
 """
 
@@ -65,17 +65,16 @@ Values = tuple[int | str, ...]
 Image = Callable[[int | str, tzinfo], Values]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationRule:
-    """Partition columns generated from one column, the most significant first.
+class _Shape(NamedTuple):
+    """A generation expression that is monotonic in its column: `image` computes its value.
 
-    `image` computes their values from a value of the column.
+    A `date_part` is monotonic only together with those before it.
     """
 
     source: Path
     source_type: DataType
-    columns: tuple[StructField, ...]
     image: Image
+    date_part: str = ""
     prefix_length: int | None = None
     """Set when the value is the beginning of a text."""
     is_instant: bool = False
@@ -85,6 +84,14 @@ class GenerationRule:
     def depends_on_zone(self) -> bool:
         """Whether the value depends on the session's time zone."""
         return self.source_type == types.TIMESTAMP and self.image is not _same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRule:
+    """Partition columns generated from one column, the most significant first."""
+
+    columns: tuple[StructField, ...]
+    shape: _Shape
 
 
 def implied_partition_filter(predicate: BoundPredicate, metadata: Metadata) -> BoundPredicate:
@@ -105,23 +112,23 @@ def _implied(predicate: Predicate, rule: GenerationRule, zone: tzinfo) -> Predic
             return disjunction(_implied(part, rule, zone) for part in parts)
         case Not(operand=Comparison(op=op, left=left, right=right)) if op in _CONTRARY:
             return _implied(Comparison(_CONTRARY[op], left, right), rule, zone)
-        case IsNull(column=column) if column.path == rule.source:
+        case IsNull(column=column) if column.path == rule.shape.source:
             return conjunction(IsNull(Column((f.name,))) for f in rule.columns)
-        case StartsWith(column=column, prefix=prefix) if column.path == rule.source:
-            if rule.prefix_length is None:
+        case StartsWith(column=column, prefix=prefix) if column.path == rule.shape.source:
+            if rule.shape.prefix_length is None:
                 return TRUE
-            beginning = prefix[: rule.prefix_length]
+            beginning = prefix[: rule.shape.prefix_length]
             return _or_null(StartsWith(Column((rule.columns[0].name,)), beginning), rule)
         case Comparison(op=op, left=Column(path=path), right=Literal() as value):
-            if path == rule.source and op != "!=":
+            if path == rule.shape.source and op != "!=":
                 return _compared(op, value, rule, zone)
-        case In(column=column, values=values) if column.path == rule.source:
+        case In(column=column, values=values) if column.path == rule.shape.source:
             return _listed(values, rule, zone)
     return TRUE
 
 
 def _compared(op: str, value: Literal, rule: GenerationRule, zone: tzinfo) -> Predicate:
-    if value.value is None or value.data_type != rule.source_type:
+    if value.value is None or value.data_type != rule.shape.source_type:
         return TRUE
     inner = value.value
     assert isinstance(inner, int | str)
@@ -142,7 +149,7 @@ def _compared(op: str, value: Literal, rule: GenerationRule, zone: tzinfo) -> Pr
 
 def _listed(values: Sequence[Literal], rule: GenerationRule, zone: tzinfo) -> Predicate:
     given = [value for value in values if value.value is not None]
-    if not given or any(value.data_type != rule.source_type for value in given):
+    if not given or any(value.data_type != rule.shape.source_type for value in given):
         return TRUE
     if len(given) <= _MOST_VALUES:
         return disjunction(_compared("=", value, rule, zone) for value in given)
@@ -154,13 +161,13 @@ def _listed(values: Sequence[Literal], rule: GenerationRule, zone: tzinfo) -> Pr
 
 def _image(value: int | str, direction: int, rule: GenerationRule, zone: tzinfo) -> Values | None:
     """The partition values of a value, or of one a day before or after; None out of range."""
-    if rule.depends_on_zone and isinstance(value, int):
+    if rule.shape.depends_on_zone and isinstance(value, int):
         value += direction * MICROS_PER_DAY
     try:
-        image = rule.image(value, zone)
+        image = rule.shape.image(value, zone)
     except (ValueError, OverflowError):
         return None
-    if rule.is_instant and isinstance(image[0], int):
+    if rule.shape.is_instant and isinstance(image[0], int):
         return (image[0] + direction * MICROS_PER_DAY,)
     return image
 
@@ -205,47 +212,21 @@ def _rules(schema_string: str, names: tuple[str, ...]) -> tuple[GenerationRule, 
         shape = _shape(generation_expression(f) or "", schema)
         if shape is None:
             continue
-        if shape.image is None:
+        if shape.date_part:
             parts.setdefault(shape.source, {})[shape.date_part] = (f, shape.source_type)
             continue
-        rules.append(
-            GenerationRule(
-                source=shape.source,
-                source_type=shape.source_type,
-                columns=(f,),
-                image=shape.image,
-                prefix_length=shape.prefix_length,
-                is_instant=shape.is_instant,
-            )
-        )
+        rules.append(GenerationRule(columns=(f,), shape=shape))
     for path, found in parts.items():
         # YEAR alone is monotonic, MONTH only together with a YEAR.
         columns = [found[part] for part in takewhile(found.__contains__, _DATE_PARTS)]
         if columns:
             kind = columns[0][1]
-            rules.append(
-                GenerationRule(
-                    source=path,
-                    source_type=kind,
-                    columns=tuple(f for f, _ in columns),
-                    image=_date_parts(len(columns), kind),
-                )
-            )
+            whole = _Shape(path, kind, _date_parts(len(columns), kind))
+            rules.append(GenerationRule(columns=tuple(f for f, _ in columns), shape=whole))
     return tuple(rules)
 
 
 _Expression = tuple[str, tuple["_Expression | str | int", ...]]
-
-
-class _Shape(NamedTuple):
-    """A generation expression that is monotonic in its column; a `date_part` has no image."""
-
-    source: Path
-    source_type: DataType
-    image: Image | None
-    date_part: str = ""
-    prefix_length: int | None = None
-    is_instant: bool = False
 
 
 def _shape(text: str, schema: StructType) -> _Shape | None:
@@ -273,7 +254,8 @@ def _cast_shape(arguments: Sequence[object], schema: StructType) -> _Shape:
 def _part_shape(part: str) -> Callable[[Sequence[object], StructType], _Shape]:
     def shape(arguments: Sequence[object], schema: StructType) -> _Shape:
         [inner] = arguments
-        return _Shape(*_time_source(inner, schema), None, date_part=part)
+        path, kind = _time_source(inner, schema)
+        return _Shape(path, kind, _date_parts(len(_DATE_PARTS), kind), date_part=part)
 
     return shape
 
