@@ -47,7 +47,7 @@ class AggregateKind(Enum):
     MAX = "max"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate:
     """An aggregate of a top-level column, by its logical name; without one, of rows."""
 

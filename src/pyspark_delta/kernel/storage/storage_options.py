@@ -64,7 +64,7 @@ _TRUE = ("true", "1", "yes", "on")
 _VENDOR_PREFIXES = ("aws_", "azure_", "storage_", "google_")
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """The settings of an obstore client.  Its `repr` has no values: most are secrets."""
 

@@ -177,7 +177,7 @@ def read_feed(
             definitions.append(definitions[-1].after(file.version, metadata, protocol))
     read_as = _read_as(definitions, VersionDefinition.of(newest), mode, end)
     _check_range(definitions, read_as, end, is_unsafe=is_unsafe)
-    files = ChangedFiles(read, is_partitioned=bool(read_as.metadata.partition_columns))
+    files = ChangedFiles(read=read, is_partitioned=bool(read_as.metadata.partition_columns))
     for run in runs:
         files.take(run)
     return RangeChanges(start=start.version, end=end, read_as=read_as, files=files)
@@ -189,7 +189,7 @@ def no_changes(snapshot: Snapshot) -> RangeChanges:
         start=snapshot.version + 1,
         end=snapshot.version,
         read_as=VersionDefinition.of(snapshot),
-        files=ChangedFiles(read_deletion_vector, is_partitioned=False),
+        files=ChangedFiles(read=read_deletion_vector, is_partitioned=False),
     )
 
 
@@ -217,7 +217,7 @@ def read_changelog(
     _check_tracked(first, read_as)
     _check_tracked(read_as, read_as)
     files = ChangedFiles(
-        read,
+        read=read,
         is_partitioned=bool(end.metadata.partition_columns),
         has_ids=True,
         pairs_vectors=not has_copies,

@@ -20,7 +20,7 @@ import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from urllib.parse import unquote
 
@@ -94,7 +94,7 @@ class Search:
     report: Progress
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """Files old enough to delete, and empty directories, the deepest first.
 
@@ -104,6 +104,10 @@ class Candidates:
     files: list[FileInfo] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     num_directories: int = 1
+
+    def without(self, paths: Collection[str]) -> Candidates:
+        """The candidates but the files `paths`."""
+        return replace(self, files=[info for info in self.files if info.path not in paths])
 
 
 def hidden_names(metadata: Metadata) -> Callable[[str], bool]:

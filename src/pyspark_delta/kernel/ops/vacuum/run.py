@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from pyspark_delta.errors import (
@@ -137,7 +137,7 @@ class VacuumResult:
     num_deleted: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """The deletions that are possible as of a version.
 
@@ -190,7 +190,7 @@ def run_vacuum(
         version = _record(log, rules, start, to_delete)
     try:
         if log.update().version != version or version > plan.snapshot.version + 1:
-            _keep_new_files(log, plan)
+            plan = _without_new_files(log, plan)
         num_deleted = _delete(log.store, plan.candidates, rules.threads, report)
     except (Exception, KeyboardInterrupt):
         if records:
@@ -283,7 +283,8 @@ def _plan(log: DeltaLog, options: VacuumOptions, rules: VacuumRules, report: Pro
         candidates = listed_candidates(search)
     if any(info.path.startswith(CHANGE_DIRECTORY) for info in candidates.files):
         # Those of commits within the retention stay, however long they took to write.
-        _keep_change_files(candidates, log, _commits_after(log, last_version()))
+        changes = logged_paths(log.store, _commits_after(log, last_version()), (CHANGE,))
+        candidates = candidates.without(changes)
     return _Plan(
         snapshot=snapshot,
         retention=kept,
@@ -311,17 +312,13 @@ def _commits_from(log: DeltaLog, first: int) -> list[LogFile]:
     return [file for file in list_log(log.store, first).commits if file.version >= first]
 
 
-def _keep_new_files(log: DeltaLog, plan: _Plan) -> None:
-    """Keep files that others committed since the search for candidates."""
-    if plan.candidates.files:
-        needed = needed_paths(log.update(), plan.cutoff_ms)
-        plan.candidates.files = [info for info in plan.candidates.files if info.path not in needed]
-        _keep_change_files(plan.candidates, log, _commits_after(log, plan.snapshot.version))
-
-
-def _keep_change_files(candidates: Candidates, log: DeltaLog, commits: Sequence[LogFile]) -> None:
-    changes = logged_paths(log.store, commits, (CHANGE,))
-    candidates.files = [info for info in candidates.files if info.path not in changes]
+def _without_new_files(log: DeltaLog, plan: _Plan) -> _Plan:
+    """The plan without files that others committed since the search for candidates."""
+    if not plan.candidates.files:
+        return plan
+    needed = needed_paths(log.update(), plan.cutoff_ms)
+    needed |= logged_paths(log.store, _commits_after(log, plan.snapshot.version), (CHANGE,))
+    return replace(plan, candidates=plan.candidates.without(needed))
 
 
 def _record(
