@@ -12,11 +12,9 @@ null.  `files` evaluates predicates on it.  PROTOCOL.md, "Per-file Statistics".
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -25,15 +23,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from pyspark_delta.kernel.log.checkpoints.parsed_columns import fitted, loaded
 from pyspark_delta.kernel.log.replay import ColumnSource, FilePart, FileState
 from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY, ColumnMappingMode, physical_path
 from pyspark_delta.kernel.protocol.type_widening import type_changes
-from pyspark_delta.kernel.protocol.types import DataType, DecimalType, StructType
+from pyspark_delta.kernel.protocol.types import DataType, StructType
 from pyspark_delta.kernel.scan.arrow.types import one_array
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate, has_binary_order
-from pyspark_delta.kernel.scan.predicates.literals import FRACTIONAL, INTEGRAL, MAX_LONG, MIN_LONG
 from pyspark_delta.kernel.scan.predicates.tree import Column, Path, columns_of
 from pyspark_delta.kernel.scan.skipping.stats_bounds import (
     Side,
@@ -54,9 +52,6 @@ _PIECE_ROWS = 1_024
 _BLOCK_BYTES = 1024 * 1024
 # No statistics are that long; longer text is not worth its memory.
 _LONGEST_ROW = 16 * 1024 * 1024
-_EXACT = Context(prec=200)
-_BEYOND_DOUBLES = Decimal("1.7976931348623158e308")
-_FLOAT_NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 # The text between two rows: each is in an object of its own, so that no content of a row can
 # pass for two rows or extend into the next.
 _SEPARATOR = '}\n{"r":'
@@ -282,59 +277,16 @@ def _nested_type(fields: Sequence[_RawField]) -> pa.DataType:
 def _read_one_by_one(rows: pa.Array, fields: Sequence[_RawField]) -> pa.Table:
     columns: list[list[object]] = [[] for _ in fields]
     for text in rows:
-        stats = _loaded(text)
+        is_read = text.is_valid and text.as_buffer().size <= _LONGEST_ROW
+        stats = loaded(text.as_py()) if is_read else None
         for f, column in zip(fields, columns, strict=True):
             value = stats
             for name in f.path:
                 value = value.get(name) if isinstance(value, dict) else None
-            column.append(_checked(value, f))
+            rounding = ROUND_FLOOR if f.side is Side.LOWER else ROUND_CEILING
+            column.append(fitted(value, f.kind, rounding))
     arrays = [pa.array(column, f.kind) for f, column in zip(fields, columns, strict=True)]
     return pa.table(arrays, schema=_raw_schema(fields))
-
-
-def _loaded(text: pa.StringScalar) -> Any:
-    if not text.is_valid or text.as_buffer().size > _LONGEST_ROW:
-        return None
-    try:
-        return json.loads(text.as_py(), parse_float=Decimal)
-    except (ValueError, RecursionError, InvalidOperation):
-        return None
-
-
-def _checked(value: object, f: _RawField) -> object:
-    """`value` in the type of its field, rounded outwards; None if it does not fit."""
-    kind = f.data_type
-    if isinstance(value, str) and value in _FLOAT_NAMES and kind in FRACTIONAL:
-        return _FLOAT_NAMES[value]
-    if isinstance(value, bool):
-        return value if kind == types.BOOLEAN else None
-    if isinstance(value, str):
-        return value if f.kind == pa.string() and _is_text(value) else None
-    if isinstance(value, float) and kind in FRACTIONAL:  # NaN without quotes
-        return value
-    if not isinstance(value, int | Decimal):
-        return None
-    if kind in FRACTIONAL:
-        is_finite = abs(Decimal(value)) < _BEYOND_DOUBLES
-        return float(value) if is_finite else None
-    if kind in INTEGRAL:
-        return int(value) if MIN_LONG <= value <= MAX_LONG and value == int(value) else None
-    if isinstance(kind, DecimalType):
-        rounding = ROUND_FLOOR if f.side is Side.LOWER else ROUND_CEILING
-        try:
-            scaled = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), rounding, _EXACT)
-        except InvalidOperation:
-            return None
-        return scaled if abs(scaled) < Decimal(10) ** (38 - kind.scale) else None
-    return None
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf]) -> pa.Table:
