@@ -148,7 +148,7 @@ TABLE = (
             '{"properties":"[\\"a\\"]","ifExists":true}',
         ),
         (
-            op.add_columns(
+            op.added_columns(
                 [((), field("a", LONG, comment="c"), None), (("s",), field("b", LONG), "FIRST")]
             ),
             "ADD COLUMNS",

@@ -2,7 +2,7 @@
 
 Timestamps are in microseconds, as the protocol defines: in UTC, or without a time zone.
 
->>> str(arrow_type(ArrayType(types.LONG)))
+>>> str(log_arrow_type(ArrayType(types.LONG)))
 'list<item: int64>'
 """
 
@@ -38,15 +38,15 @@ ARROW_TYPES: Mapping[PrimitiveType, pa.DataType] = {
 }
 
 
-def arrow_type(data_type: DataType) -> pa.DataType:
+def log_arrow_type(data_type: DataType) -> pa.DataType:
     """A type as Arrow has it, every field nullable; types that no log has a column of are text."""
     match data_type:
         case StructType():
-            return pa.struct([(f.name, arrow_type(f.data_type)) for f in data_type])
+            return pa.struct([(f.name, log_arrow_type(f.data_type)) for f in data_type])
         case ArrayType(element_type=element):
-            return pa.list_(arrow_type(element))
+            return pa.list_(log_arrow_type(element))
         case MapType(key_type=key, value_type=value):
-            return pa.map_(arrow_type(key), arrow_type(value))
+            return pa.map_(log_arrow_type(key), log_arrow_type(value))
         case DecimalType(precision=precision, scale=scale):
             return pa.decimal128(precision, scale)
         case PrimitiveType():

@@ -184,7 +184,7 @@ def optimize(
     )
 
 
-def add_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]) -> Operation:
+def added_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]) -> Operation:
     """ADD COLUMNS: per column the path of its parent, the field, and FIRST or AFTER x, if any."""
     entries = [
         _present({"column": _field(parent, f), "position": position})
@@ -205,7 +205,7 @@ def changed_columns(name: str, columns: Iterable[tuple[Sequence[str], StructFiel
     return operation(name, columns=[_field(parent, f) for parent, f in columns])
 
 
-def change_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]) -> Operation:
+def altered_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]) -> Operation:
     """CHANGE COLUMNS: per column the path of its parent, the field, FIRST or AFTER x, if any."""
     entries = [
         _present({**_field(parent, f), "position": position}) for parent, f, position in columns

@@ -56,7 +56,7 @@ def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
     )
 
 
-def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
+def is_row_tracking_enabled(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether every row of the table has an id that readers may rely on."""
     check_properties(metadata)
     if not property_value(metadata.configuration, ENABLE_ROW_TRACKING):

@@ -23,7 +23,7 @@ from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector, check_rows_exist
 from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.kernel.scan.arrow.projection import Projection, project
+from pyspark_delta.kernel.scan.arrow.projection import Projection, file_projection
 from pyspark_delta.kernel.scan.arrow.types import arrow_schema
 from pyspark_delta.kernel.scan.locations import (
     IS_ABSOLUTE,
@@ -206,7 +206,7 @@ def read_rows(
                 pre_buffer=True,
             )
             num_rows = _num_rows(file, source.size())
-            projection = project(schema, file.schema_arrow, mode)
+            projection = file_projection(schema, file.schema_arrow, mode)
             groups = _groups(file, chosen)
         if vector is not None:
             check_rows_exist(vector, num_rows)

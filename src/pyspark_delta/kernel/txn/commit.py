@@ -34,7 +34,7 @@ from pyspark_delta.kernel.protocol.actions import Action
 from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.scan.locations import Locations, VectorReader
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
-from pyspark_delta.kernel.txn.conflicts import DOC_LINK, resolve
+from pyspark_delta.kernel.txn.conflicts import DOC_LINK, resolve_conflict
 from pyspark_delta.kernel.txn.prepared import PreparedCommit, WinningCommit, encode_actions
 from pyspark_delta.kernel.txn.vector_files import RebasedVectors
 
@@ -308,7 +308,7 @@ def _attempt(
                 if info is not None and info.txn_id == prepared.txn_id:
                     done = Committed(version=winner.version, is_earlier=True)
                     return _earlier(done, prepared, store, attempt)
-                prepared = resolve(prepared, winner)
+                prepared = resolve_conflict(prepared, winner)
     return prepared
 
 

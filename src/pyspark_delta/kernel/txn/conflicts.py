@@ -82,8 +82,8 @@ from pyspark_delta.kernel.scan.skipping.files import (
     partition_mask,
     skipping_mask,
 )
-from pyspark_delta.kernel.scan.skipping.stats_table import parse_stats, stats_leaves
-from pyspark_delta.kernel.txn.invariants import check_change_files, check_no_duplicates
+from pyspark_delta.kernel.scan.skipping.stats_table import leaf_stats, stats_leaves
+from pyspark_delta.kernel.txn.invariants import check_change_files, check_no_repeats
 from pyspark_delta.kernel.txn.isolation import BACKFILL, UNBACKFILL, IsolationLevel
 from pyspark_delta.kernel.txn.prepared import PreparedCommit, WinningCommit
 from pyspark_delta.kernel.txn.reads import READ_SCHEMA, ReadSet
@@ -117,13 +117,13 @@ class _Change:
         return property_value(self.new.configuration, row) and not was
 
 
-def resolve(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
+def resolve_conflict(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
     """My commit as it can be written after `winner`; raises if the two conflict."""
     rebased = mine
     for rule in RULES:
         rebased = rule(rebased, winner)
     if rebased.actions is not mine.actions:
-        check_no_duplicates(rebased.actions, mine.table)
+        check_no_repeats(rebased.actions, mine.table)
         check_change_files(rebased.actions)
     return replace(rebased, version=winner.version + 1)
 
@@ -464,7 +464,7 @@ def _stats_mask(
     try:
         bound = bind(predicate, metadata.schema, time_zone=time_zone, lenient=True)
         leaves = stats_leaves(bound, metadata)
-        stats = parse_stats(adds.column("stats"), leaves) if leaves else adds.select(["path"])
+        stats = leaf_stats(adds.column("stats"), leaves) if leaves else adds.select(["path"])
         partitions = None
         if metadata.partition_columns:
             partitions = partition_columns_table(adds, metadata, zone=zone_named(time_zone))

@@ -49,7 +49,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructType,
     column_name,
 )
-from pyspark_delta.kernel.scan.arrow.projection import Projection, ProjectionError, project
+from pyspark_delta.kernel.scan.arrow.projection import Projection, ProjectionError, file_projection
 from pyspark_delta.kernel.scan.arrow.types import arrow_type, field_with_ids
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.storage.base import LogStore
@@ -306,7 +306,9 @@ def _projection(stored: StructType, columns: pa.Schema) -> tuple[list[int], Proj
         if stored.get(f.name) is not None and not pa.types.is_null(f.type)
     ]
     try:
-        return places, project(stored, pa.schema([columns.field(place) for place in places]))
+        return places, file_projection(
+            stored, pa.schema([columns.field(place) for place in places])
+        )
     except ProjectionError as error:
         raise SchemaError("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=str(error)) from error
 

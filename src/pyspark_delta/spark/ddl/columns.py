@@ -44,7 +44,7 @@ def run_add_columns(spark: SparkSession, table: TableName, added: Sequence[Added
         (each.path[:-1], as_declared(each.field), _position_text(each.position))
         for each in alter.spelled_columns(alteration.schema, added)
     ]
-    alteration.commit_schema(schema, operations.add_columns(recorded))
+    alteration.commit_schema(schema, operations.added_columns(recorded))
 
 
 def run_drop_columns(
@@ -242,7 +242,7 @@ def _change_operation(
         for change, new in zip(changes, changed, strict=True)
     ]
     if len(recorded) > 1:
-        return operations.change_columns(recorded)
+        return operations.altered_columns(recorded)
     parent, f, position = recorded[0]
     return operations.change_column(parent, f, position=position)
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark_delta.errors import OperationNotAllowedError, SchemaError, TableNotFoundError
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.ops.schema.columns import clustering_paths
+from pyspark_delta.kernel.ops.schema.columns import checked_clustering_paths
 from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_defaults import (
     current_default,
@@ -242,7 +242,7 @@ def _metadata(
 def _clustering_actions(txn: OptimisticTransaction, definition: TableDefinition) -> list[Action]:
     if not definition.cluster_by:
         return []
-    clustering_paths(txn.metadata, definition.cluster_by)  # raises for invalid columns
+    checked_clustering_paths(txn.metadata, definition.cluster_by)  # raises for invalid columns
     txn.update_protocol(upgraded(txn.protocol, [_CLUSTERING_FEATURE]))
     mode = mapping_mode(txn.metadata)
     return [

@@ -22,7 +22,7 @@ from pyspark_delta.kernel.ops.features.row_tracking import (
     enablement_tags,
     enables_row_tracking,
 )
-from pyspark_delta.kernel.ops.schema.columns import clustering_paths, find_column
+from pyspark_delta.kernel.ops.schema.columns import checked_clustering_paths, find_column
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import physical_path
 from pyspark_delta.kernel.protocol.constraints import (
@@ -94,7 +94,7 @@ def run_cluster_by(spark: SparkSession, table: TableName, columns: Sequence[Sequ
     if not columns and _CLUSTERING_FEATURE not in alteration.features:
         return  # the table is not clustered, and needs no clustering feature
     check_layout_names(spark, schema, columns)
-    paths = clustering_paths(snapshot.metadata, columns)
+    paths = checked_clustering_paths(snapshot.metadata, columns)
     mode = mapping_mode(snapshot.metadata)
     recorded = operation(
         "CLUSTER BY",

@@ -36,7 +36,7 @@ from pyspark_delta.kernel.protocol.properties import (
     TARGET_FILE_SIZE,
     property_value,
 )
-from pyspark_delta.kernel.protocol.row_tracking import is_enabled, materialized_columns
+from pyspark_delta.kernel.protocol.row_tracking import is_row_tracking_enabled, materialized_columns
 from pyspark_delta.kernel.protocol.schema_checks import check_writable_schema, without_void
 from pyspark_delta.kernel.protocol.stats import (
     format_stats,
@@ -166,7 +166,7 @@ def hidden_columns(txn: OptimisticTransaction) -> StructType:
 
     Files hold them besides the table's columns.  PROTOCOL.md, "Row Tracking".
     """
-    if not is_enabled(txn.protocol, txn.metadata):
+    if not is_row_tracking_enabled(txn.protocol, txn.metadata):
         return StructType()
     names = materialized_columns(txn.metadata, txn.log.store.root_uri)
     return StructType(tuple(StructField(name, LONG) for name in names))

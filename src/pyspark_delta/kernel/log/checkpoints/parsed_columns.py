@@ -5,7 +5,7 @@ null, which readers take for "unknown", and never a wrong bound.  PROTOCOL.md, "
 Statistics" and "Partition Value Serialization".
 
 >>> wanted = pa.struct([("numRecords", pa.int64())])
->>> parse_stats(pa.array(['{"numRecords":3,"more":1}', "broken", None]), wanted).to_pylist()
+>>> typed_stats(pa.array(['{"numRecords":3,"more":1}', "broken", None]), wanted).to_pylist()
 [{'numRecords': 3}, None, None]
 """
 
@@ -34,7 +34,7 @@ _SPECIAL_FLOATS = frozenset({"NaN", "Infinity", "-Infinity", "+Infinity", "INF",
 _EXACT = Context(prec=200)
 
 
-def parse_stats(stats: pa.Array, wanted: pa.StructType) -> pa.StructArray:
+def typed_stats(stats: pa.Array, wanted: pa.StructType) -> pa.StructArray:
     """`stats` as structs of type `wanted`; null where there are none or they are not an object."""
     if not len(stats) or stats.null_count == len(stats):
         return pa.nulls(len(stats), wanted)
@@ -45,7 +45,7 @@ def parse_stats(stats: pa.Array, wanted: pa.StructType) -> pa.StructArray:
         return pa.array([_fitted_text(text, wanted) for text in stats.to_pylist()], wanted)
     half = len(stats) // 2
     return pa.concat_arrays(
-        [parse_stats(stats.slice(0, half), wanted), parse_stats(stats.slice(half), wanted)]
+        [typed_stats(stats.slice(0, half), wanted), typed_stats(stats.slice(half), wanted)]
     )
 
 

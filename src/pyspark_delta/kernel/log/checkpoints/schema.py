@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyspark_delta.kernel.log.arrow_types import ARROW_TYPES, arrow_type
+from pyspark_delta.kernel.log.arrow_types import ARROW_TYPES, log_arrow_type
 from pyspark_delta.kernel.log.frames.file_actions import action_type
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode, physical_schema
@@ -74,7 +74,7 @@ def add_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
         fields.append((STATS, pa.string()))
     if property_value(metadata.configuration, CHECKPOINT_STATS_AS_STRUCT):
         if metadata.partition_columns:
-            partitions = arrow_type(physical_partition_schema(metadata))
+            partitions = log_arrow_type(physical_partition_schema(metadata))
             fields.append((PARTITION_VALUES_PARSED, partitions))
         fields.append((STATS_PARSED, stats_type(metadata, protocol)))
     return pa.struct(fields)
@@ -89,7 +89,7 @@ def stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
     """The struct of typed statistics, under physical names."""
     columns = table_stats_columns(metadata, _mode(metadata))
     tight_bounds = is_supported(protocol, "deletionVectors")
-    return arrow_type(stats_schema(columns, tight_bounds=tight_bounds))
+    return log_arrow_type(stats_schema(columns, tight_bounds=tight_bounds))
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

@@ -45,7 +45,7 @@ from pyspark_delta.kernel.protocol.deletion_vectors import read_deletion_vector
 from pyspark_delta.kernel.protocol.feature_upgrade import keeping_vectors
 from pyspark_delta.kernel.protocol.features import check_readable
 from pyspark_delta.kernel.protocol.properties import ENABLE_CHANGE_DATA_FEED, property_value
-from pyspark_delta.kernel.protocol.row_tracking import is_enabled
+from pyspark_delta.kernel.protocol.row_tracking import is_row_tracking_enabled
 from pyspark_delta.kernel.protocol.schema_merge import is_read_compatible
 from pyspark_delta.kernel.scan.plan import mapping_mode
 
@@ -195,7 +195,7 @@ def no_changes(snapshot: Snapshot) -> RangeChanges:
 
 def tracks_rows(snapshot: Snapshot) -> bool:
     """Whether the version's row tracking suffices to derive its changes."""
-    return is_enabled(snapshot.protocol, snapshot.metadata)
+    return is_row_tracking_enabled(snapshot.protocol, snapshot.metadata)
 
 
 def read_changelog(
@@ -313,7 +313,7 @@ def _check_range(
 
 
 def _check_tracked(definition: VersionDefinition, read_as: VersionDefinition) -> None:
-    if not is_enabled(definition.protocol, definition.metadata):
+    if not is_row_tracking_enabled(definition.protocol, definition.metadata):
         raise ChangeFeedError(
             "DELTA_CHANGELOG_ROW_TRACKING_DISABLED_IN_RANGE", version=definition.version
         )

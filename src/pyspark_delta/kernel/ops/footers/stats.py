@@ -30,10 +30,10 @@ from pyspark_delta.kernel.ops.footers.level_histograms import null_counts
 from pyspark_delta.kernel.ops.footers.parquet import (
     FileFooter,
     FooterBlock,
-    Layout,
-    Leaf,
+    ParquetLayout,
+    ParquetLeaf,
     StatsRequest,
-    read_footers,
+    read_footer_block,
 )
 from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.actions import AddFile
@@ -93,7 +93,7 @@ class LayoutStats:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: ParquetLayout,
         columns: Sequence[StatsColumn],
         *,
         tight_bounds: bool | None = None,
@@ -170,7 +170,7 @@ def _footers(files: Sequence[AddFile], locations: Locations) -> tuple[FooterBloc
         tails[path] = store.read_range(name, start, length)
         return tails[path]
 
-    block = read_footers([(file.path, file.size) for file in files], read_tail, StatsRequest())
+    block = read_footer_block([(file.path, file.size) for file in files], read_tail, StatsRequest())
     return block, [tails.get(file.path, b"") for file in files]
 
 
@@ -245,7 +245,7 @@ def _column_texts(source: _Source, footer: FileFooter) -> tuple[str | None, str 
 
 
 def _sources(
-    layout: Layout, columns: Sequence[StatsColumn], prefix_length: int
+    layout: ParquetLayout, columns: Sequence[StatsColumn], prefix_length: int
 ) -> Iterator[_Source]:
     """The columns for which files of the layout have statistics."""
     if layout.leaves is None:
@@ -276,7 +276,7 @@ def _sources(
 
 
 def _writings(
-    leaf: Leaf, data_type: DataType, prefix_length: int
+    leaf: ParquetLeaf, data_type: DataType, prefix_length: int
 ) -> tuple[_Writing | None, _Writing | None]:
     """The conversion of a leaf's bounds to values of the table's type; None for no bounds."""
     low: _Reading | None
@@ -314,7 +314,7 @@ def _writing(reading: _Reading, data_type: DataType, is_max: bool, prefix_length
     return number if data_type in _BITS else written
 
 
-def _number_reading(leaf: Leaf, data_type: DataType) -> _Reading | None:
+def _number_reading(leaf: ParquetLeaf, data_type: DataType) -> _Reading | None:
     logical = json.loads(leaf.logical)
     name = logical.get("Type", "None")
     if isinstance(data_type, DecimalType):
@@ -336,7 +336,7 @@ def _number_reading(leaf: Leaf, data_type: DataType) -> _Reading | None:
 
 
 def _decimal_reading(
-    leaf: Leaf, logical: Mapping[str, Any], data_type: DecimalType
+    leaf: ParquetLeaf, logical: Mapping[str, Any], data_type: DecimalType
 ) -> _Reading | None:
     scale = data_type.scale
     if leaf.kind in ("integer", "decimal") and logical.get("Type") == "Decimal":
@@ -347,7 +347,9 @@ def _decimal_reading(
     return Decimal if leaf.kind == "unsigned" and scale == 0 else None
 
 
-def _timestamp_reading(leaf: Leaf, logical: Mapping[str, Any], *, is_utc: bool) -> _Reading | None:
+def _timestamp_reading(
+    leaf: ParquetLeaf, logical: Mapping[str, Any], *, is_utc: bool
+) -> _Reading | None:
     factor = 0
     if leaf.kind == "int96":
         factor = int(is_utc)

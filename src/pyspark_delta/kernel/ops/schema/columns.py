@@ -200,7 +200,7 @@ def type_text(f: StructField) -> str:
     return name.upper() + ("" if f.nullable else " NOT NULL")
 
 
-def clustering_paths(
+def checked_clustering_paths(
     metadata: Metadata, columns: Sequence[Sequence[str]]
 ) -> tuple[tuple[str, ...], ...]:
     """The columns in the schema's spelling; raises if a table cannot be clustered by them."""

@@ -6,7 +6,7 @@ PROTOCOL.md, "Column Mapping", "Reader Requirements for Column Mapping".
 
 >>> from pyspark_delta.kernel.protocol.types import LONG, STRING
 >>> wanted = StructType((StructField("b", LONG), StructField("c", STRING)))
->>> found = project(wanted, pa.schema([("a", pa.int32()), ("B", pa.int32())]))
+>>> found = file_projection(wanted, pa.schema([("a", pa.int32()), ("B", pa.int32())]))
 >>> found.leaves
 (1,)
 >>> found.columns(pa.record_batch({"B": pa.array([5], pa.int32())}))[0].type
@@ -77,7 +77,7 @@ class Projection:
         ]
 
 
-def project(
+def file_projection(
     wanted: StructType, file_schema: pa.Schema, mode: ColumnMappingMode = ColumnMappingMode.NONE
 ) -> Projection:
     """The projection of a file onto the columns `wanted`, which have logical names.

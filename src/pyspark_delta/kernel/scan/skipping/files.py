@@ -69,7 +69,7 @@ from pyspark_delta.kernel.scan.predicates.tree import (
     StartsWith,
     columns_of,
 )
-from pyspark_delta.kernel.scan.skipping.stats_bounds import Side, has_bounds
+from pyspark_delta.kernel.scan.skipping.stats_bounds import Side, has_usable_bounds
 from pyspark_delta.kernel.scan.skipping.stats_table import NULL_COUNT, NUM_RECORDS, stat_name
 
 # Operator -> its negation.
@@ -368,7 +368,7 @@ def _leaf_stats(
 ) -> Iterator[tuple[str, pa.Array]]:
     counts = [None if s is None or not s.has_null_count else s.null_count for s in chunks]
     yield stat_name(NULL_COUNT, path), pa.array(counts, pa.int64())
-    bounded = has_bounds(f.data_type) and has_binary_order(f)
+    bounded = has_usable_bounds(f.data_type) and has_binary_order(f)
     reads = _reader(present) if bounded else None
     convert = caster(present, f.data_type)
     if reads is None or convert is None:

@@ -4,9 +4,9 @@ Statistics come as JSON text, or as the struct of checkpoints.  Both give a tabl
 file and, for each leaf, its null count and bounds of its values.  Unknown or unreadable values are
 null.  `files` evaluates predicates on it.  PROTOCOL.md, "Per-file Statistics".
 
->>> leaf = Leaf(path=("n",), physical_path=("n",), data_type=types.LONG, is_ordered=True)
+>>> leaf = StatsLeaf(path=("n",), physical_path=("n",), data_type=types.LONG, is_ordered=True)
 >>> text = '{"numRecords":3,"minValues":{"n":1},"maxValues":{"n":7},"nullCount":{"n":0}}'
->>> parse_stats(pa.chunked_array([[text, None, "?"]]), [leaf]).to_pylist()[0]
+>>> leaf_stats(pa.chunked_array([[text, None, "?"]]), [leaf]).to_pylist()[0]
 {'numRecords': 3, 'tightBounds': None, 'nullCount n': 0, 'minValues n': 1, 'maxValues n': 7}
 """
 
@@ -37,8 +37,8 @@ from pyspark_delta.kernel.scan.skipping.stats_bounds import (
     Side,
     around_float,
     bound,
-    has_bounds,
-    raw_type,
+    has_usable_bounds,
+    json_arrow_type,
     struct_bound,
 )
 
@@ -59,7 +59,7 @@ _ROW_START = len('{"r":')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class StatsLeaf:
     """A column with statistics.
 
     `is_ordered` is true if bounds are comparable; `was_float`, if it is a DOUBLE now, but files may
@@ -73,23 +73,23 @@ class Leaf:
     was_float: bool = False
 
 
-ROWS_ALONE = Leaf(path=(), physical_path=(), data_type=types.VARIANT, is_ordered=False)
+ROWS_ALONE = StatsLeaf(path=(), physical_path=(), data_type=types.VARIANT, is_ordered=False)
 """No column: for callers that only need the number of rows of each file."""
 # Pruning may leave so few files that parsing the others for later use is not worth it.
 _FEW = 0.2
 _MANY = 50_000
 # Parsing text costs far more than comparing numbers.  The cache belongs to a source of add
 # actions, which outlives the version it was read for: a commit adds only its own text to parse.
-_KEPT: WeakKeyDictionary[ColumnSource, dict[Leaf, pa.Table]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[ColumnSource, dict[StatsLeaf, pa.Table]] = WeakKeyDictionary()
 _LOCK = Lock()
 
 
-def stats_leaves(predicate: BoundPredicate, metadata: Metadata) -> tuple[Leaf, ...]:
+def stats_leaves(predicate: BoundPredicate, metadata: Metadata) -> tuple[StatsLeaf, ...]:
     """The leaves whose statistics are relevant for `predicate`, each once."""
     return column_leaves(columns_of(predicate.predicate), metadata)
 
 
-def column_leaves(paths: Iterable[Path], metadata: Metadata) -> tuple[Leaf, ...]:
+def column_leaves(paths: Iterable[Path], metadata: Metadata) -> tuple[StatsLeaf, ...]:
     """The leaves at these paths that can have statistics."""
     schema = metadata.schema
     mode = ColumnMappingMode.parse(metadata.configuration.get(MODE_KEY))
@@ -102,11 +102,11 @@ def column_leaves(paths: Iterable[Path], metadata: Metadata) -> tuple[Leaf, ...]
         if isinstance(f.data_type, StructType) or f.data_type == types.VARIANT:
             continue
         leaves.append(
-            Leaf(
+            StatsLeaf(
                 path=path,
                 physical_path=physical_path(schema, path, mode),
                 data_type=f.data_type,
-                is_ordered=has_bounds(f.data_type) and has_binary_order(f),
+                is_ordered=has_usable_bounds(f.data_type) and has_binary_order(f),
                 was_float=any(change.from_type == types.FLOAT for change in type_changes(f)),
             )
         )
@@ -118,7 +118,7 @@ def stat_name(stat: str, path: Path) -> str:
     return f"{stat} {Column(path).to_sql()}"
 
 
-def parse_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> pa.Table:
+def leaf_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[StatsLeaf]) -> pa.Table:
     """Counts and bounds from JSON texts, one row each.
 
     A null or malformed text gives nulls, and does not affect other rows.
@@ -126,16 +126,16 @@ def parse_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> pa
     return parse_pieces(stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats], leaves)
 
 
-def parse_pieces(pieces_of_text: Iterable[pa.Array], leaves: Sequence[Leaf]) -> pa.Table:
-    """As `parse_stats`, from pieces of text that are released as soon as they are parsed."""
+def parse_pieces(pieces_of_text: Iterable[pa.Array], leaves: Sequence[StatsLeaf]) -> pa.Table:
+    """As `leaf_stats`, from pieces of text that are released as soon as they are parsed."""
     fields = _raw_fields(leaves)
     pieces = [_raw_rows(piece, fields) for chunk in pieces_of_text for piece in _slices(chunk)]
     raw = pa.concat_tables([_raw_schema(fields).empty_table(), *pieces]).combine_chunks()
     return _table(leaves, lambda f: one_array(raw.column(f.name)), bound)
 
 
-def struct_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> pa.Table:
-    """As `parse_stats`, from the column `stats_parsed` of checkpoints."""
+def struct_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[StatsLeaf]) -> pa.Table:
+    """As `leaf_stats`, from the column `stats_parsed` of checkpoints."""
     array = one_array(stats)
 
     def values(f: _RawField) -> pa.Array:
@@ -154,7 +154,9 @@ def struct_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> p
     return _table(leaves, values, struct_bound)
 
 
-def parsed_stats(state: FileState, wanted: pa.BooleanArray, leaves: Sequence[Leaf]) -> pa.Table:
+def parsed_stats(
+    state: FileState, wanted: pa.BooleanArray, leaves: Sequence[StatsLeaf]
+) -> pa.Table:
     """Counts and bounds of `leaves`, for the live files that are `wanted`.
 
     `wanted` has a row for each row of `state.columns`, and the result one for each that is true.
@@ -178,7 +180,7 @@ class _RawField(NamedTuple):
     was_float: bool = False
 
 
-def _raw_fields(leaves: Sequence[Leaf]) -> list[_RawField]:
+def _raw_fields(leaves: Sequence[StatsLeaf]) -> list[_RawField]:
     fields = [
         _RawField(NUM_RECORDS, (NUM_RECORDS,), pa.int64(), types.LONG),
         _RawField(TIGHT_BOUNDS, (TIGHT_BOUNDS,), pa.bool_(), types.BOOLEAN),
@@ -188,7 +190,7 @@ def _raw_fields(leaves: Sequence[Leaf]) -> list[_RawField]:
             continue
         name, path = stat_name(NULL_COUNT, leaf.path), (NULL_COUNT, *leaf.physical_path)
         fields.append(_RawField(name, path, pa.int64(), types.LONG))
-        kind = raw_type(leaf.data_type)
+        kind = json_arrow_type(leaf.data_type)
         if not leaf.is_ordered or kind is None:
             continue
         for side in Side:
@@ -202,7 +204,7 @@ def _raw_schema(fields: Sequence[_RawField]) -> pa.Schema:
 
 
 def _table(
-    leaves: Sequence[Leaf],
+    leaves: Sequence[StatsLeaf],
     values: Callable[[_RawField], pa.Array],
     made: Callable[[pa.Array, DataType, Side], pa.Array],
 ) -> pa.Table:
@@ -289,7 +291,7 @@ def _read_one_by_one(rows: pa.Array, fields: Sequence[_RawField]) -> pa.Table:
     return pa.table(arrays, schema=_raw_schema(fields))
 
 
-def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf]) -> pa.Table:
+def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[StatsLeaf]) -> pa.Table:
     if not wanted.true_count:
         return parse_pieces([], leaves)
     with _LOCK:
@@ -304,7 +306,7 @@ def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf])
     missing = [leaf for leaf in leaves if leaf not in kept]
     if missing:
         if wanted.true_count < _FEW * len(part.keys):
-            return parse_stats(part.live_stats(wanted), leaves)
+            return leaf_stats(part.live_stats(wanted), leaves)
         _keep(kept, parse_pieces(part.source.stats_texts(), missing), missing)
         if len(part.keys) > _MANY:
             # Parsing took several times the memory of its result, and Arrow's pool keeps it.
@@ -314,6 +316,6 @@ def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf])
     return (table if part.live is None else table.filter(part.live)).filter(wanted)
 
 
-def _keep(kept: dict[Leaf, pa.Table], parsed: pa.Table, leaves: Sequence[Leaf]) -> None:
+def _keep(kept: dict[StatsLeaf, pa.Table], parsed: pa.Table, leaves: Sequence[StatsLeaf]) -> None:
     for leaf in leaves:
         kept[leaf] = parsed.select([f.name for f in _raw_fields([leaf])])
