@@ -54,8 +54,6 @@ _ATOMIC_TYPES = NUMBER_TYPES | DATETIME_TYPES | {STRING, BINARY, BOOLEAN}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """A table as one commit would leave it."""
-
     version: int  # of the compatibility
     protocol: Protocol
     metadata: Metadata

@@ -134,11 +134,7 @@ def merge(
 
 
 def create_table(
-    metadata: Metadata,
-    *,
-    is_managed: bool,
-    as_select: bool = False,
-    cluster_by: Sequence[str] = (),
+    metadata: Metadata, *, is_managed: bool, as_select: bool = False, cluster_by: Sequence[str] = ()
 ) -> Operation:
     """CREATE TABLE, with `as_select` together with its rows."""
     name = "CREATE TABLE" + (" AS SELECT" if as_select else "")

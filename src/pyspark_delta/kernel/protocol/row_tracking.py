@@ -90,11 +90,7 @@ def assign_row_ids(
 
 
 def reassign_row_ids(
-    files: Iterable[AddFile],
-    *,
-    read_mark: int | None,
-    winner_mark: int | None,
-    winner_version: int,
+    files: Iterable[AddFile], *, read_mark: int | None, winner_mark: int | None, winner_version: int
 ) -> NumberedFiles:
     """`files` renumbered after losing to the commit of `winner_version`.
 

@@ -119,9 +119,7 @@ def check_partition_columns(
             )
         if not is_partition_type(f.data_type):
             raise SchemaError(
-                "DELTA_INVALID_PARTITION_COLUMN_TYPE",
-                name=name,
-                dataType=f.data_type.simple_string,
+                "DELTA_INVALID_PARTITION_COLUMN_TYPE", name=name, dataType=f.data_type.simple_string
             )
     if needs_data and partition_columns and len(partition_columns) == len(schema):
         raise SchemaError("DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION")

@@ -256,7 +256,6 @@ def _merge_leaves(current: DataType, update: DataType, rules: MergeRules) -> Dat
 
 
 def _casts_implicitly(source: DataType, target: DataType) -> bool:
-    """Whether Spark implicitly casts `source` to `target`."""
     if types.VARIANT in (source, target) or target == types.VOID:
         return False
     if source == types.VOID or target == types.STRING:

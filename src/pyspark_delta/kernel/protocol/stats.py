@@ -151,11 +151,7 @@ def format_stats(
 
 
 def format_bound(
-    value: Any,
-    data_type: DataType,
-    *,
-    is_max: bool,
-    prefix_length: int = DEFAULT_PREFIX_LENGTH,
+    value: Any, data_type: DataType, *, is_max: bool, prefix_length: int = DEFAULT_PREFIX_LENGTH
 ) -> str | int | None:
     """The JSON value for a bound; None when no correct one is readable by every reader.
 

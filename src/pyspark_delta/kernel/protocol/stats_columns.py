@@ -196,10 +196,7 @@ def _lower(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def _leaves(
-    struct: StructType,
-    path: tuple[str, ...],
-    physical: tuple[str, ...],
-    mode: ColumnMappingMode,
+    struct: StructType, path: tuple[str, ...], physical: tuple[str, ...], mode: ColumnMappingMode
 ) -> Iterator[StatsColumn]:
     for f in struct:
         yield from _field_leaves(f, path, physical, mode)

@@ -107,8 +107,6 @@ def _values(
 
 
 class _Files:
-    """Files as rows of statistics, partition values and vectors."""
-
     def __init__(
         self, stats: pa.Table, partitions: pa.Table, vectors: pa.ChunkedArray, metadata: Metadata
     ) -> None:

@@ -115,8 +115,6 @@ def read_planned(
 
 
 class _Reader:
-    """Reads the files of one plan."""
-
     def __init__(self, plan: ScanPlan, locations: Locations, batch_size: int) -> None:
         self._plan = plan
         self._locations = locations

@@ -160,7 +160,6 @@ _TRANSLATORS = {"s3": _from_hadoop_s3, "gs": _from_hadoop_gcs, "azure": _from_ha
 
 
 def _add_defaults(settings: ClientSettings, config: Mapping[str, str]) -> None:
-    """Add defaults for settings that were not given under any spelling."""
     given = {_without_vendor(key) for key in settings.config}
     settings.config.update({name: value for name, value in config.items() if name not in given})
 

@@ -122,7 +122,6 @@ class FileSystemCommitter(Committer):
     def commit(
         self, version: int, data: bytes | Iterable[bytes], txn_id: str
     ) -> Committed | Beaten:
-        """See Committer."""
         own = data if isinstance(data, bytes) else None
         failure = StorageError()
         # Whether the outcome of a sent request is unknown: it may still take effect.
@@ -339,7 +338,6 @@ def check_not_cleaned_up(store: LogStore, read_version: int) -> None:
 
 
 def _winners(store: LogStore, first: Beaten) -> Iterator[WinningCommit]:
-    """The commits from `first` on, as far as there are any."""
     yield WinningCommit.from_bytes(first.version, first.data, first.info, store.root_uri)
     version = first.version + 1
     if not store.probes_cheaply:

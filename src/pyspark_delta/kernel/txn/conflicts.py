@@ -112,7 +112,6 @@ class _Change:
     protocol: Protocol
 
     def turns_on(self, row: Property[bool]) -> bool:
-        """Whether it enables a property."""
         was = property_value(self.old.configuration, row)
         return property_value(self.new.configuration, row) and not was
 

@@ -140,7 +140,6 @@ class _Sink(io.RawIOBase):
 
 
 def _leaf_columns(schema: pa.Schema) -> list[str]:
-    """The dotted paths of the Parquet columns."""
     paths: list[str] = []
 
     def walk(path: str, data_type: pa.DataType) -> None:

@@ -96,7 +96,6 @@ class CheckpointContent:
 
     @property
     def num_file_actions(self) -> int:
-        """How many file actions the version has."""
         return int(self.adds.num_rows + self.removes.num_rows)
 
 

@@ -327,7 +327,6 @@ def _map_from_struct(
 
 
 def _interleaved(structs: pa.StructArray, keys: tuple[str, ...]) -> tuple[pa.Array, pa.Array]:
-    """The struct's field names and values, row after row."""
     rows, width = len(structs), len(keys)
     if not width:
         return pa.array([], pa.string()), pa.array([], pa.string())

@@ -85,7 +85,6 @@ class ChangedFiles:
         return table_from_values(self._change_rows, ADD_SCHEMA)
 
     def take(self, run: FileRun) -> None:
-        """Add the files of one version."""
         if isinstance(run.rows, pa.Table):
             self._take_table(run)
             return

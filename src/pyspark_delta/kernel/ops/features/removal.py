@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -107,7 +107,7 @@ class FeatureCleanup:
     buries_vectors: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Removal:
     """One row: a feature, and the conditions under which it may be dropped.
 
@@ -121,6 +121,7 @@ class Removal:
     feature: str
     is_clean: Callable[[Snapshot], bool] = lambda snapshot: True
     clean_up: Callable[[FeatureCleanup], CleanupResult] = lambda cleanup: CleanupResult()
+    _: KW_ONLY
     always_cleans: bool = False
     in_metadata: Callable[[Metadata], bool] = lambda metadata: False
     in_files: Callable[[pa.Table], bool] = lambda files: False
@@ -153,6 +154,10 @@ def truncate_log(log: DeltaLog, snapshot: Snapshot, *, retention_ms: int | None 
 
 
 # The features, each with its checks before its clean-up.
+
+
+def _has_no_checks(snapshot: Snapshot) -> bool:
+    return not table_checks(snapshot.metadata.configuration)
 
 
 def _check_constraints(cleanup: FeatureCleanup) -> CleanupResult:
@@ -216,6 +221,10 @@ def _bury_vectors(log: DeltaLog) -> None:
         for path in paths
     ]
     txn.commit(buried, operation("Deletion Vector Tombstones"))
+
+
+def _has_no_mapping(snapshot: Snapshot) -> bool:
+    return not _is_mapped(snapshot.metadata) and not has_mapping(snapshot.schema)
 
 
 def _is_mapped(metadata: Metadata) -> bool:
@@ -361,53 +370,31 @@ REMOVALS: Mapping[str, Removal] = {
     row.feature: row
     for row in (
         *(
-            Removal(
-                feature=name,
-                is_clean=_is_not_widened,
-                clean_up=_type_widening,
-                in_metadata=_has_type_changes,
-            )
+            Removal(name, _is_not_widened, _type_widening, in_metadata=_has_type_changes)
             for name in ("typeWidening", "typeWidening-preview")
         ),
+        Removal("checkConstraints", _has_no_checks, _check_constraints),
+        Removal("columnMapping", _has_no_mapping, _column_mapping, in_metadata=_is_mapped),
         Removal(
-            feature="checkConstraints",
-            is_clean=lambda snapshot: not table_checks(snapshot.metadata.configuration),
-            clean_up=_check_constraints,
-        ),
-        Removal(
-            feature="columnMapping",
-            is_clean=lambda snapshot: (
-                not _is_mapped(snapshot.metadata) and not has_mapping(snapshot.schema)
-            ),
-            clean_up=_column_mapping,
-            in_metadata=_is_mapped,
-        ),
-        Removal(
-            feature="deletionVectors",
-            is_clean=_has_no_vectors,
-            clean_up=_deletion_vectors,
+            "deletionVectors",
+            _has_no_vectors,
+            _deletion_vectors,
             always_cleans=True,
             in_metadata=_makes_vectors,
             in_files=_vectors_in_files,
         ),
         Removal(
-            feature="v2Checkpoint",
-            is_clean=_is_without_v2,
-            clean_up=_v2_checkpoints,
+            "v2Checkpoint",
+            _is_without_v2,
+            _v2_checkpoints,
             in_metadata=_requires_v2,
             in_checkpoints=True,
         ),
+        Removal("domainMetadata", lambda snapshot: not snapshot.domains, _domains),
         Removal(
-            feature="domainMetadata",
-            is_clean=lambda snapshot: not snapshot.domains,
-            clean_up=_domains,
-        ),
-        Removal(
-            feature="rowTracking",
-            is_clean=lambda snapshot: (
-                is_suspended(snapshot.metadata) and not with_ids(snapshot).num_rows
-            ),
-            clean_up=_row_tracking,
+            "rowTracking",
+            lambda snapshot: is_suspended(snapshot.metadata) and not with_ids(snapshot).num_rows,
+            _row_tracking,
             properties=(
                 ENABLE_ROW_TRACKING.key,
                 ROW_TRACKING_SUSPENDED.key,
@@ -416,23 +403,18 @@ REMOVALS: Mapping[str, Removal] = {
             ),
             last_actions=_end_of_row_ids,
         ),
+        Removal("inCommitTimestamp", _has_no_own_times, _in_commit_timestamps),
+        Removal("vacuumProtocolCheck"),
         Removal(
-            feature="inCommitTimestamp",
-            is_clean=_has_no_own_times,
-            clean_up=_in_commit_timestamps,
-        ),
-        Removal(feature="vacuumProtocolCheck"),
-        Removal(
-            feature=CHECKPOINT_PROTECTION,
-            is_clean=lambda snapshot: (
+            CHECKPOINT_PROTECTION,
+            lambda snapshot: (
                 CHECKPOINT_PROTECTION_VERSION.key not in snapshot.metadata.configuration
             ),
-            clean_up=_checkpoint_protection,
+            _checkpoint_protection,
             always_cleans=True,
         ),
         Removal(
-            feature="materializePartitionColumns",
-            properties=(ENABLE_MATERIALIZE_PARTITION_COLUMNS.key,),
+            "materializePartitionColumns", properties=(ENABLE_MATERIALIZE_PARTITION_COLUMNS.key,)
         ),
     )
 }

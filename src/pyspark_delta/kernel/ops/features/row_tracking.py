@@ -160,7 +160,6 @@ def _without_ids(snapshot: Snapshot) -> pa.Table:
 
 
 def _missing_counts(files: pa.Table, locations: Locations) -> dict[str, int]:
-    """The number of rows of each file whose statistics lack it."""
     is_known = pc.fill_null(pc.match_substring(files.column("stats"), '"numRecords"'), False)
     unclear = add_files(files.filter(pc.invert(is_known)))
     return {file.path: _num_rows(file, locations) for file in unclear if file.num_records is None}

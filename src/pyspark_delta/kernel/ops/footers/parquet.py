@@ -125,9 +125,7 @@ def read_local_tail(path: str, start: int, length: int) -> bytes:
 
 
 def read_footer_block(
-    files: Sequence[tuple[str, int]],
-    read_tail: TailReader,
-    request: StatsRequest | None,
+    files: Sequence[tuple[str, int]], read_tail: TailReader, request: StatsRequest | None
 ) -> FooterBlock:
     """The footers of files given by path and size; without `request` only their layouts."""
     numbers: dict[tuple[str, bytes | None, str | None], int] = {}

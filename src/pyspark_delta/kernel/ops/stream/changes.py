@@ -226,7 +226,6 @@ class StreamChanges:
         return walk.step
 
     def _take(self, walk: _Walk, commit: StreamCommit, limits: AdmissionLimits | None) -> bool:
-        """Take the batch's entries of a commit; False when the batch ends in it."""
         has_barrier = self._definition.is_barrier(commit)
         if not self._is_feed and self._rules.skips(commit):
             return walk.take(commit.files.part(0, 0), has_barrier=has_barrier)

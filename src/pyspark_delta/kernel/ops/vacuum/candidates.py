@@ -106,7 +106,6 @@ class Candidates:
     num_directories: int = 1
 
     def without(self, paths: Collection[str]) -> Candidates:
-        """The candidates but the files `paths`."""
         return replace(self, files=[info for info in self.files if info.path not in paths])
 
 
@@ -220,7 +219,6 @@ def _splits(needed: set[str]) -> list[str]:
 
 
 def _removed_files(action: LoggedFile, root_uri: str) -> Iterator[FileInfo]:
-    """The files that a commit removed, with the time of their removal."""
     removed_ms = (action.deletion_timestamp or 0) if isinstance(action, RemoveFile) else 0
     with suppress(UnsafePathError):
         resolved = resolve_action_path(action.path, root_uri)
@@ -235,7 +233,6 @@ def _removed_files(action: LoggedFile, root_uri: str) -> Iterator[FileInfo]:
 
 
 def _existing(search: Search, infos: Sequence[FileInfo]) -> list[FileInfo]:
-    """The files that exist, with their actual size and time."""
     store = search.store
 
     def look(info: FileInfo) -> FileInfo | None:

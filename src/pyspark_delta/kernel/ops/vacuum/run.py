@@ -366,7 +366,6 @@ def _delete(store: LogStore, candidates: Candidates, threads: int, report: Progr
 
 
 def _deleted(store: LogStore, paths: Sequence[str]) -> list[StorageError]:
-    """Delete files; returns the error of each that could not be deleted."""
     failures: list[StorageError] = []
     try:
         store.delete_many(paths)

@@ -122,7 +122,6 @@ class _Parser:
         return self._tokens[min(self._at + 1, len(self._tokens) - 1)]
 
     def _take(self, *words: str) -> str:
-        """Consume the current word if it is one of `words`, and return it; "" if it is not."""
         word = self._token.word
         if word not in words:
             return ""
@@ -205,7 +204,6 @@ class _Parser:
         return _negated(found) if negated else found
 
     def _truth(self, operand: Operand) -> Predicate:
-        """The condition of an operand without a comparison."""
         match operand:
             case Literal(value=bool() | None as value):
                 return Constant(value)

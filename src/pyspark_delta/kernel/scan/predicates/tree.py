@@ -107,7 +107,6 @@ class Predicate(ABC):
 
     @property
     def operands(self) -> tuple[Predicate, ...]:
-        """The operands of this predicate."""
         return ()
 
 

@@ -82,7 +82,6 @@ class _Shape(NamedTuple):
 
     @property
     def depends_on_zone(self) -> bool:
-        """Whether the value depends on the session's time zone."""
         return self.source_type == types.TIMESTAMP and self.image is not _same
 
 
