@@ -14,18 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_delta.errors import InvalidActionsError, ProtocolError
+from pyspark_delta.kernel.protocol import properties
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import FEATURES, is_supported
-from pyspark_delta.kernel.protocol.properties import (
-    COLUMN_MAPPING_MODE,
-    ENABLE_DELETION_VECTORS,
-    ENABLE_ICEBERG_COMPAT_V1,
-    ENABLE_ICEBERG_COMPAT_V2,
-    ENABLE_ICEBERG_COMPAT_V3,
-    WRITE_PARTITION_COLUMNS,
-    Property,
-    property_value,
-)
+from pyspark_delta.kernel.protocol.properties import Property, property_value
 from pyspark_delta.kernel.protocol.type_widening import all_type_changes, can_widen
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
@@ -45,9 +37,9 @@ from pyspark_delta.kernel.protocol.types import (
 
 _VIOLATION = "DELTA_ICEBERG_COMPAT_VIOLATION."
 _SWITCHES: Mapping[int, Property[bool | None]] = {
-    1: ENABLE_ICEBERG_COMPAT_V1,
-    2: ENABLE_ICEBERG_COMPAT_V2,
-    3: ENABLE_ICEBERG_COMPAT_V3,
+    1: properties.ENABLE_ICEBERG_COMPAT_V1,
+    2: properties.ENABLE_ICEBERG_COMPAT_V2,
+    3: properties.ENABLE_ICEBERG_COMPAT_V3,
 }
 _ATOMIC_TYPES = NUMBER_TYPES | DATETIME_TYPES | {STRING, BINARY, BOOLEAN}
 
@@ -68,8 +60,8 @@ def enabled_version(metadata: Metadata) -> int | None:
 def default_properties(configuration: Mapping[str, str | None]) -> dict[str, str]:
     """The properties that a new table needs in addition: column mapping, unless it has it."""
     is_enabled = any(property_value(configuration, switch) for switch in _SWITCHES.values())
-    if is_enabled and COLUMN_MAPPING_MODE.key not in configuration:
-        return {COLUMN_MAPPING_MODE.key: "name"}
+    if is_enabled and properties.COLUMN_MAPPING_MODE.key not in configuration:
+        return {properties.COLUMN_MAPPING_MODE.key: "name"}
     return {}
 
 
@@ -82,7 +74,7 @@ def requires_partition_columns(protocol: Protocol, metadata: Metadata) -> bool:
 
 def keeps_partition_columns(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether data files get the partition columns: unless a property disables optional ones."""
-    optional = property_value(metadata.configuration, WRITE_PARTITION_COLUMNS)
+    optional = property_value(metadata.configuration, properties.WRITE_PARTITION_COLUMNS)
     return optional is not False or requires_partition_columns(protocol, metadata)
 
 
@@ -127,12 +119,12 @@ def _check_features(table: _Table) -> None:
 
 
 def _check_column_mapping(table: _Table) -> None:
-    mode = property_value(table.metadata.configuration, COLUMN_MAPPING_MODE)
+    mode = property_value(table.metadata.configuration, properties.COLUMN_MAPPING_MODE)
     if mode == "none":
         raise _violation(
             table,
             "WRONG_REQUIRED_TABLE_PROPERTY",
-            key=COLUMN_MAPPING_MODE.key,
+            key=properties.COLUMN_MAPPING_MODE.key,
             requiredValue="name",
             actualValue=mode,
         )
@@ -144,7 +136,7 @@ def _check_no_deletion_vectors_feature(table: _Table) -> None:
 
 
 def _check_deletion_vectors_off(table: _Table) -> None:
-    if property_value(table.metadata.configuration, ENABLE_DELETION_VECTORS):
+    if property_value(table.metadata.configuration, properties.ENABLE_DELETION_VECTORS):
         raise _violation(table, "DELETION_VECTORS_SHOULD_BE_DISABLED")
 
 

@@ -26,17 +26,12 @@ from pyspark_delta.kernel.ops.features.removal import (
     commit_and_checkpoint,
     truncate_log,
 )
+from pyspark_delta.kernel.protocol import properties
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded, without_feature
 from pyspark_delta.kernel.protocol.features import check_writable, feature_named, supported_features
 from pyspark_delta.kernel.protocol.operations import operation
-from pyspark_delta.kernel.protocol.properties import (
-    CHECKPOINT_PROTECTION_VERSION,
-    LOG_RETENTION,
-    PROPERTIES,
-    TRUNCATE_HISTORY_RETENTION,
-    property_value,
-)
+from pyspark_delta.kernel.protocol.properties import property_value
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
@@ -48,7 +43,7 @@ logger = logging.getLogger(__name__)
 _BARRIERS = 3
 _ATTEMPTS = 3
 _COMMITS_AT_ONCE = 500
-_PROPERTY_NAMES = frozenset(key.lower() for key in PROPERTIES)
+_PROPERTY_NAMES = frozenset(key.lower() for key in properties.PROPERTIES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +125,7 @@ def _downgrade(
     configuration = {k: v for k, v in metadata.configuration.items() if k not in removal.properties}
     if is_fast:
         protocol = upgraded(protocol, [CHECKPOINT_PROTECTION])
-        configuration[CHECKPOINT_PROTECTION_VERSION.key] = str(txn.read_version + 1)
+        configuration[properties.CHECKPOINT_PROTECTION_VERSION.key] = str(txn.read_version + 1)
     elif removal.protects_history:
         _truncate(log, removal, txn, request)
     lowered = without_feature(protocol, removal.feature)
@@ -151,7 +146,7 @@ def _truncate(
     """Truncate expired history; raises if the remaining history uses the feature."""
     snapshot, metadata = txn.snapshot, txn.metadata
     assert snapshot is not None
-    own = property_value(metadata.configuration, TRUNCATE_HISTORY_RETENTION)
+    own = property_value(metadata.configuration, properties.TRUNCATE_HISTORY_RETENTION)
     truncate_log(log, snapshot, retention_ms=own if request.truncate_history else None)
     if _has_traces_in_history(removal, snapshot):
         raise ProtocolError(
@@ -183,11 +178,11 @@ def _periods(removal: Removal, metadata: Metadata) -> dict[str, object]:
     """Message parameters for a feature that must wait: how long, and by which property."""
     log_retention, truncation = (
         metadata.configuration.get(row.key) or row.default
-        for row in (LOG_RETENTION, TRUNCATE_HISTORY_RETENTION)
+        for row in (properties.LOG_RETENTION, properties.TRUNCATE_HISTORY_RETENTION)
     )
     return {
         "feature": removal.feature,
-        "logRetentionPeriodKey": LOG_RETENTION.key,
+        "logRetentionPeriodKey": properties.LOG_RETENTION.key,
         "logRetentionPeriod": log_retention,
         "truncateHistoryLogRetentionPeriod": truncation,
     }

@@ -30,23 +30,9 @@ from pyspark_delta.errors import InvalidPredicateError
 from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.types import DataType, DecimalType, StructType
 from pyspark_delta.kernel.scan.arrow.types import arrow_type, one_array
+from pyspark_delta.kernel.scan.predicates import tree
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate
 from pyspark_delta.kernel.scan.predicates.literals import FRACTIONAL, INTEGRAL, LiteralValue
-from pyspark_delta.kernel.scan.predicates.tree import (
-    And,
-    Column,
-    Comparison,
-    Constant,
-    In,
-    IsNull,
-    Literal,
-    Not,
-    Operand,
-    Or,
-    Path,
-    Predicate,
-    StartsWith,
-)
 
 _MAX_DIGITS = 38
 
@@ -66,26 +52,26 @@ class _Rows:
     def __init__(self, table: pa.Table, schema: StructType) -> None:
         self._table = table
         self._schema = schema
-        self._raw: dict[Path, pa.Array] = {}
-        self._comparable: dict[Path, pa.Array] = {}
+        self._raw: dict[tree.Path, pa.Array] = {}
+        self._comparable: dict[tree.Path, pa.Array] = {}
 
-    def judged(self, predicate: Predicate) -> pa.BooleanArray:
+    def judged(self, predicate: tree.Predicate) -> pa.BooleanArray:
         match predicate:
-            case Constant(value=value):
+            case tree.Constant(value=value):
                 return pa.repeat(pa.scalar(value, pa.bool_()), self._table.num_rows)
-            case And(all_of=parts):
+            case tree.And(all_of=parts):
                 return reduce(pc.and_kleene, map(self.judged, parts))
-            case Or(any_of=parts):
+            case tree.Or(any_of=parts):
                 return reduce(pc.or_kleene, map(self.judged, parts))
-            case Not(operand=operand):
+            case tree.Not(operand=operand):
                 return pc.invert(self.judged(operand))
-            case IsNull(column=column):
+            case tree.IsNull(column=column):
                 return pc.is_null(self._column(column.path))
-            case Comparison(op=op, left=left, right=right):
+            case tree.Comparison(op=op, left=left, right=right):
                 return self._compared(op, left, right)
-            case In(column=column, values=values):
+            case tree.In(column=column, values=values):
                 return self._in(column, values)
-            case StartsWith(column=column, prefix=prefix):
+            case tree.StartsWith(column=column, prefix=prefix):
                 return pc.starts_with(self._values(column), pattern=prefix)
             case _:
                 raise InvalidPredicateError(
@@ -94,18 +80,18 @@ class _Rows:
                     reason="rows cannot be judged by it here",
                 )
 
-    def _compared(self, op: str, left: Operand, right: Operand) -> pa.BooleanArray:
-        assert isinstance(left, Column)
-        if isinstance(right, Literal):
+    def _compared(self, op: str, left: tree.Operand, right: tree.Operand) -> pa.BooleanArray:
+        assert isinstance(left, tree.Column)
+        if isinstance(right, tree.Literal):
             scalar = comparable_scalar(right.value, right.data_type)
             return compare_arrays(op, widened(self._values(left), scalar.type), scalar)
-        assert isinstance(right, Column)
+        assert isinstance(right, tree.Column)
         wanted = _common_type(self._type(left.path), self._type(right.path))
         return compare_arrays(
             op, widened(self._values(left), wanted), widened(self._values(right), wanted)
         )
 
-    def _in(self, column: Column, values: tuple[Literal, ...]) -> pa.BooleanArray:
+    def _in(self, column: tree.Column, values: tuple[tree.Literal, ...]) -> pa.BooleanArray:
         kind = next(value.data_type for value in values if value.value is not None)
         wanted = [value.value for value in values if value.value is not None]
         has_null = len(wanted) < len(values)
@@ -122,18 +108,18 @@ class _Rows:
             unless = pc.or_(unless, pc.invert(found))
         return pc.if_else(unless, pa.scalar(None, pa.bool_()), found)
 
-    def _type(self, path: Path) -> DataType:
+    def _type(self, path: tree.Path) -> DataType:
         found = self._schema.find(path)
         assert found is not None
         return found.data_type
 
-    def _values(self, column: Column) -> pa.Array:
+    def _values(self, column: tree.Column) -> pa.Array:
         path = column.path
         if path not in self._comparable:
             self._comparable[path] = comparable(self._column(path), self._type(path))
         return self._comparable[path]
 
-    def _column(self, path: Path) -> pa.Array:
+    def _column(self, path: tree.Path) -> pa.Array:
         if path not in self._raw:
             if len(path) == 1:
                 array = one_array(self._table.column(path[0]))
