@@ -188,7 +188,7 @@ class OptimisticTransaction:
         if isinstance(predicate, BoundPredicate):
             predicate = predicate.predicate
         condition = TRUE if predicate is None else predicate
-        self._record(condition, files, by_row=by_row, narrow=narrow)
+        self._record(Read(predicate=condition, files=files, by_row=by_row, narrow=narrow))
 
     def touch_rows(
         self,
@@ -228,12 +228,12 @@ class OptimisticTransaction:
             return pc.is_in(names, value_set=wanted)
 
         found = chosen_adds(self.snapshot, ["path"], is_named)
-        self._record(None, found)
+        self._record(Read(predicate=None, files=found))
         return found
 
     def read_whole_table(self) -> None:
         """Depend on every file: no other commit may add or remove one."""
-        self._record(TRUE, READ_SCHEMA.empty_table())
+        self._record(Read(predicate=TRUE, files=READ_SCHEMA.empty_table()))
         self._reads = replace(self._reads, whole_table=True)
 
     def txn_version(self, app_id: str) -> int:
@@ -242,16 +242,8 @@ class OptimisticTransaction:
         found = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
         return -1 if found is None else found.version
 
-    def _record(
-        self,
-        predicate: Predicate | None,
-        files: pa.Table,
-        *,
-        by_row: bool = False,
-        narrow: Callable[[], Predicate] | None = None,
-    ) -> None:
-        files = files.select(READ_SCHEMA.names)
-        read = Read(predicate=predicate, files=files, by_row=by_row, narrow=narrow)
+    def _record(self, read: Read) -> None:
+        read = replace(read, files=read.files.select(READ_SCHEMA.names))
         self._reads = replace(self._reads, reads=(*self._reads.reads, read))
 
     # Changing the definition.
