@@ -27,14 +27,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from pyspark_delta.errors import (
-    FileAlreadyExistsError,
-    FileMissingError,
-    NothingWrittenError,
-    StorageError,
-    StorageRefusedError,
-    UnsafePathError,
-)
+from pyspark_delta import errors
 from pyspark_delta.kernel.storage.base import LINK_OUT, FileInfo, ListedDirectory, LogStore
 from pyspark_delta.kernel.storage.uris import (
     absolute_uri,
@@ -230,12 +223,12 @@ class LocalStore(LogStore):
     def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
         final = self._writable(path)
         if os.path.lexists(final):  # the loser of a race need not write its file first
-            raise FileAlreadyExistsError(path=self.address(path))
+            raise errors.FileAlreadyExistsError(path=self.address(path))
         with self._staged("create", path, final, chunks) as staged:
             try:
                 publish(staged, final)
             except FileExistsError:
-                raise FileAlreadyExistsError(path=self.address(path)) from None
+                raise errors.FileAlreadyExistsError(path=self.address(path)) from None
 
     def overwrite(self, path: str, data: bytes) -> None:
         final = self._writable(path)
@@ -312,7 +305,7 @@ class LocalStore(LogStore):
 
     def _check_contained(self, followed: str, path: str) -> None:
         if not self.contains(followed):
-            raise UnsafePathError(
+            raise errors.UnsafePathError(
                 "DELTA_UNSAFE_PATH", path=path, table=self._root_uri, reason=LINK_OUT
             )
 
@@ -384,17 +377,17 @@ class LocalStore(LogStore):
         """Translate errors of the operating system; `step` is the step of a write."""
         try:
             yield
-        except StorageError:
+        except errors.StorageError:
             raise
         except (OSError, ValueError) as error:
             if step is None and isinstance(error, _MISSING):
-                raise FileMissingError(path=self.address(path)) from None
-            kind = StorageError
+                raise errors.FileMissingError(path=self.address(path)) from None
+            kind = errors.StorageError
             code = error.errno if isinstance(error, OSError) else None
             if step in (_Step.BEFORE, _Step.PUBLISH) and code in REFUSALS:
-                kind = StorageRefusedError
+                kind = errors.StorageRefusedError
             elif step is _Step.BEFORE:
-                kind = NothingWrittenError
+                kind = errors.NothingWrittenError
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise kind(operation=operation, path=self.address(path), reason=reason) from error
 

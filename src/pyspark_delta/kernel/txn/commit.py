@@ -17,16 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from pyspark_delta.errors import (
-    CommitStateUnknownError,
-    ConcurrentWriteException,
-    DeltaError,
-    FileMissingError,
-    NothingWrittenError,
-    StorageError,
-    StorageRefusedError,
-    TooManyAttemptsError,
-)
+from pyspark_delta import errors
 from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.history import commit_info_of
 from pyspark_delta.kernel.log.segment import list_log
@@ -123,7 +114,7 @@ class FileSystemCommitter(Committer):
         self, version: int, data: bytes | Iterable[bytes], txn_id: str
     ) -> Committed | Beaten:
         own = data if isinstance(data, bytes) else None
-        failure = StorageError()
+        failure = errors.StorageError()
         # Whether the outcome of a sent request is unknown: it may still take effect.
         is_open = False
         for attempt in range(1 if own is None else self._tries):
@@ -134,19 +125,19 @@ class FileSystemCommitter(Committer):
                 else:
                     self._store.create_from(commit_path(version), data)
                 return Committed(version=version)
-            except StorageError as error:
+            except errors.StorageError as error:
                 failure = error
             except BaseException as error:
                 outcome = self._after_interrupt(version, own, txn_id, error)
                 if outcome is None:
                     raise
                 return outcome
-            is_open = is_open or not isinstance(failure, NothingWrittenError)
+            is_open = is_open or not isinstance(failure, errors.NothingWrittenError)
             if is_open:
                 found = self._look(version, own, txn_id, failure, tries=self._tries)
                 if found is not None:
                     return found
-            if isinstance(failure, StorageRefusedError):
+            if isinstance(failure, errors.StorageRefusedError):
                 break
             logger.warning("version %d was not written: %s", version, failure)
         if not is_open:
@@ -168,9 +159,9 @@ class FileSystemCommitter(Committer):
             try:
                 info = self._store.stat(path)
                 data = self._read(path, info, own)
-            except FileMissingError:
+            except errors.FileMissingError:
                 return None
-            except StorageError as error:
+            except errors.StorageError as error:
                 reason = f"the store failed ({failure}) and cannot be read ({error})"
                 continue
             if data is None:
@@ -197,7 +188,7 @@ class FileSystemCommitter(Committer):
         """The commit if it stands; None when it does not, or when that is unknown."""
         try:
             found = self._look(version, own, txn_id, error, tries=1)
-        except CommitStateUnknownError as unknown:
+        except errors.CommitStateUnknownError as unknown:
             error.add_note(str(unknown))
             return None
         if isinstance(found, Committed):
@@ -215,8 +206,8 @@ def read_whole(store: LogStore, info: FileInfo) -> bytes | None:
     return data if len(data) == info.size else None
 
 
-def _unknown(version: int, txn_id: str, reason: str) -> CommitStateUnknownError:
-    return CommitStateUnknownError(
+def _unknown(version: int, txn_id: str, reason: str) -> errors.CommitStateUnknownError:
+    return errors.CommitStateUnknownError(
         "DELTA_COMMIT_STATE_UNKNOWN", version=version, txnId=txn_id, reason=reason
     )
 
@@ -273,7 +264,7 @@ def commit(
                 break
             prepared = outcome
         if written is None:
-            raise TooManyAttemptsError(
+            raise errors.TooManyAttemptsError(
                 "DELTA_MAX_COMMIT_RETRIES_EXCEEDED",
                 numAttempts=attempts,
                 startVersion=start,
@@ -281,7 +272,7 @@ def commit(
                 numActions=len(prepared.actions) + 1,
                 timeSpent=now_ms() - prepared.now_ms,
             )
-    except DeltaError as error:
+    except errors.DeltaError as error:
         if is_certain_refusal(error):
             vectors.refused()
         raise
@@ -313,9 +304,11 @@ def _attempt(
 
 def is_certain_refusal(error: BaseException) -> bool:
     """Whether a commit that failed with `error` does not stand, and never will."""
-    if isinstance(error, StorageError):
-        return isinstance(error, NothingWrittenError)
-    return isinstance(error, DeltaError) and not isinstance(error, CommitStateUnknownError)
+    if isinstance(error, errors.StorageError):
+        return isinstance(error, errors.NothingWrittenError)
+    return isinstance(error, errors.DeltaError) and not isinstance(
+        error, errors.CommitStateUnknownError
+    )
 
 
 def check_not_cleaned_up(store: LogStore, read_version: int) -> None:
@@ -330,7 +323,7 @@ def check_not_cleaned_up(store: LogStore, read_version: int) -> None:
     if latest is None:
         latest = -1
     if latest < read_version or not present.issuperset(range(read_version + 1, latest + 1)):
-        raise ConcurrentWriteException(
+        raise errors.ConcurrentWriteException(
             "DELTA_CONCURRENT_WRITE",
             conflictingCommit=f"version {latest}; the log no longer holds all commits before it",
             docLink=DOC_LINK,
@@ -360,11 +353,11 @@ def _read_commit(store: LogStore, version: int) -> WinningCommit | None:
         try:
             info = store.stat(path)
             data = read_whole(store, info)
-        except FileMissingError:
+        except errors.FileMissingError:
             return None
         if data is not None:
             return WinningCommit.from_bytes(version, data, info, store.root_uri)
-    raise StorageError(
+    raise errors.StorageError(
         operation="read", path=store.address(path), reason="only a part of the file came back"
     )
 
@@ -372,6 +365,6 @@ def _read_commit(store: LogStore, version: int) -> WinningCommit | None:
 def _earlier(done: Committed, prepared: PreparedCommit, store: LogStore, attempts: int) -> Written:
     """A commit that an earlier attempt wrote: its content is that in the log."""
     path = commit_path(done.version)
-    with suppress(StorageError):  # it stands, whether or not it can be read now
+    with suppress(errors.StorageError):  # it stands, whether or not it can be read now
         done = replace(done, actions=tuple(actions_from_json(path, store.read(path))))
     return Written(committed=done, prepared=prepared, data=None, attempts=attempts)

@@ -27,13 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from pyspark_delta.errors import (
-    DeltaConcurrentModificationException,
-    DeltaError,
-    OperationNotAllowedError,
-    StorageError,
-    VersionNotFoundError,
-)
+from pyspark_delta import errors
 from pyspark_delta.kernel.log.segment import LogFile, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.ops.notes import write_last_vacuum
@@ -194,7 +188,7 @@ def run_vacuum(
         num_deleted = _delete(log.store, plan.candidates, rules.threads, report)
     except (Exception, KeyboardInterrupt):
         if records:
-            with suppress(DeltaError):  # the first failure is the one to raise
+            with suppress(errors.DeltaError):  # the first failure is the one to raise
                 _record(log, rules, operation("VACUUM END", status="FAILED"), {})
         raise
     if records:
@@ -223,7 +217,7 @@ def retention(hours: float | None, *, configured_ms: int, rules: VacuumRules) ->
         return Retention(specified_ms=None, configured_ms=configured_ms)
     requested_ms = _rounded_ms(hours)
     if requested_ms < 0:
-        raise OperationNotAllowedError("DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE")
+        raise errors.OperationNotAllowedError("DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE")
     if rules.ignores_hours and requested_ms:
         logger.warning(
             "VACUUM keeps removed files as long as delta.deletedFileRetentionDuration requires; "
@@ -232,7 +226,7 @@ def retention(hours: float | None, *, configured_ms: int, rules: VacuumRules) ->
         )
         return Retention(specified_ms=None, configured_ms=configured_ms)
     if rules.checks_retention and requested_ms < configured_ms:
-        raise OperationNotAllowedError(
+        raise errors.OperationNotAllowedError(
             "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT",
             configuredRetentionHours=-(-configured_ms // HOUR_MS),
         )
@@ -252,7 +246,7 @@ def _plan(log: DeltaLog, options: VacuumOptions, rules: VacuumRules, report: Pro
     snapshot = log.update()
     check_writable(snapshot.protocol, log.store.root_uri)
     if any(is_supported(snapshot.protocol, name) for name in _CATALOG_MANAGED):
-        raise OperationNotAllowedError(
+        raise errors.OperationNotAllowedError(
             "DELTA_UNSUPPORTED_CATALOG_MANAGED_TABLE_OPERATION", operation="VACUUM"
         )
     configured_ms = property_value(snapshot.metadata.configuration, DELETED_FILE_RETENTION)
@@ -300,7 +294,7 @@ def _last_version_before(log: DeltaLog, cutoff_ms: int) -> int | None:
         return None
     try:
         return log.version_at(cutoff_ms - 1, can_return_last=True)
-    except VersionNotFoundError:
+    except errors.VersionNotFoundError:
         return None
 
 
@@ -332,7 +326,7 @@ def _record(
         return done.version
 
     for _ in range(_ATTEMPTS - 1):
-        with suppress(DeltaConcurrentModificationException):
+        with suppress(errors.DeltaConcurrentModificationException):
             return commit()
     return commit()
 
@@ -342,14 +336,14 @@ def _note(log: DeltaLog, plan: _Plan) -> None:
         version = plan.last_version()
         if version is not None:
             write_last_vacuum(log.store, version)
-    except DeltaError as error:  # the files are gone all the same
+    except errors.DeltaError as error:  # the files are gone all the same
         logger.warning("the next VACUUM LITE will check more files than it needs to: %s", error)
 
 
 def _delete(store: LogStore, candidates: Candidates, threads: int, report: Progress) -> int:
     """Delete files and directories; returns how many were deleted."""
     paths = [info.path for info in candidates.files]
-    done, failures = 0, list[StorageError]()
+    done, failures = 0, list[errors.StorageError]()
     size = max(1, min(_AT_ONCE, -(-len(paths) // threads)))
     with ThreadPoolExecutor(threads) as pool:
         shares = [paths[at : at + size] for at in range(0, len(paths), size)]
@@ -365,14 +359,14 @@ def _delete(store: LogStore, candidates: Candidates, threads: int, report: Progr
     return done
 
 
-def _deleted(store: LogStore, paths: Sequence[str]) -> list[StorageError]:
-    failures: list[StorageError] = []
+def _deleted(store: LogStore, paths: Sequence[str]) -> list[errors.StorageError]:
+    failures: list[errors.StorageError] = []
     try:
         store.delete_many(paths)
-    except StorageError:
+    except errors.StorageError:
         for path in paths:
             try:
                 store.delete(path)
-            except StorageError as error:
+            except errors.StorageError as error:
                 failures.append(error)
     return failures
