@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_delta.errors import SchemaError
+from pyspark_delta.kernel.log.arrow_types import arrow_schema
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
@@ -36,8 +37,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.arrow.projection import ProjectionError, file_projection
-from pyspark_delta.kernel.scan.arrow.types import arrow_schema
+from pyspark_delta.kernel.scan.projection import ProjectionError, file_projection
 
 
 def struct(**columns: DataType) -> StructType:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pyspark_delta.kernel.log.arrow_types import arrow_type, field_with_ids, kernel_type
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata
@@ -46,7 +47,6 @@ from pyspark_delta.kernel.protocol.types import (
     DecimalType,
     StructType,
 )
-from pyspark_delta.kernel.scan.arrow.types import arrow_type, field_with_ids, kernel_type
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.uris import decode_path, encode_path

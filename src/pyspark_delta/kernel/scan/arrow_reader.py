@@ -19,12 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_delta.errors import DataFileError, DeltaError, FileMissingError, InvalidPredicateError
+from pyspark_delta.kernel.log.arrow_types import arrow_schema
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector, check_rows_exist
 from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.kernel.scan.arrow.projection import Projection, file_projection
-from pyspark_delta.kernel.scan.arrow.types import arrow_schema
 from pyspark_delta.kernel.scan.locations import (
     IS_ABSOLUTE,
     LOCATION,
@@ -35,6 +34,7 @@ from pyspark_delta.kernel.scan.locations import (
 from pyspark_delta.kernel.scan.plan import ScanPlan, plan_scan
 from pyspark_delta.kernel.scan.predicates.evaluation import evaluate
 from pyspark_delta.kernel.scan.predicates.tree import Predicate
+from pyspark_delta.kernel.scan.projection import Projection, file_projection
 from pyspark_delta.kernel.scan.skipping.files import row_groups_to_read
 from pyspark_delta.kernel.storage.base import LogStore
 

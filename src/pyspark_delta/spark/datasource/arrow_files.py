@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_delta.errors import ConstraintError, SchemaError
+from pyspark_delta.kernel.log.arrow_types import arrow_type, field_with_ids
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import (
     ColumnMappingMode,
@@ -49,9 +50,8 @@ from pyspark_delta.kernel.protocol.types import (
     StructType,
     column_name,
 )
-from pyspark_delta.kernel.scan.arrow.projection import Projection, ProjectionError, file_projection
-from pyspark_delta.kernel.scan.arrow.types import arrow_type, field_with_ids
 from pyspark_delta.kernel.scan.plan import mapping_mode
+from pyspark_delta.kernel.scan.projection import Projection, ProjectionError, file_projection
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.uris import encode_path
 from pyspark_delta.spark.files.staged_files import discard

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyspark_delta.kernel.log.arrow_types import ARROW_TYPES, log_arrow_type
+from pyspark_delta.kernel.log.arrow_types import kernel_type, log_arrow_type
 from pyspark_delta.kernel.log.frames.file_actions import action_type
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode, physical_schema
@@ -26,15 +26,9 @@ from pyspark_delta.kernel.protocol.properties import (
 from pyspark_delta.kernel.protocol.stats import table_stats_columns
 from pyspark_delta.kernel.protocol.stats_columns import stats_schema
 from pyspark_delta.kernel.protocol.types import (
-    ArrayType,
-    DataType,
-    DecimalType,
-    MapType,
     StructField,
     StructType,
 )
-
-_KERNEL_TYPES = {arrow: kernel for kernel, arrow in ARROW_TYPES.items()}
 
 # Tombstones are written without statistics and tags, which no reader uses.
 _REMOVE = action_type("remove", without=("stats", "tags"))
@@ -94,20 +88,8 @@ def stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """The same columns as Spark's schema, which the hint `_last_checkpoint` repeats."""
-    return StructType(tuple(StructField(f.name, _spark_type(f.type)) for f in schema))
+    return StructType(tuple(StructField(f.name, kernel_type(f.type)) for f in schema))
 
 
 def _mode(metadata: Metadata) -> ColumnMappingMode:
     return ColumnMappingMode.parse(metadata.configuration.get(COLUMN_MAPPING_MODE.key))
-
-
-def _spark_type(arrow: pa.DataType) -> DataType:
-    if pa.types.is_struct(arrow):
-        return StructType(tuple(StructField(f.name, _spark_type(f.type)) for f in arrow))
-    if pa.types.is_map(arrow):
-        return MapType(_spark_type(arrow.key_type), _spark_type(arrow.item_type))
-    if pa.types.is_list(arrow):
-        return ArrayType(_spark_type(arrow.value_type))
-    if pa.types.is_decimal(arrow):
-        return DecimalType(arrow.precision, arrow.scale)
-    return _KERNEL_TYPES[arrow]

@@ -27,9 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_delta.errors import InvalidPredicateError
+from pyspark_delta.kernel.log.arrow_types import arrow_type, one_array
 from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.types import DataType, DecimalType, StructType
-from pyspark_delta.kernel.scan.arrow.types import arrow_type, one_array
 from pyspark_delta.kernel.scan.predicates import tree
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate
 from pyspark_delta.kernel.scan.predicates.literals import FRACTIONAL, INTEGRAL, LiteralValue

@@ -39,12 +39,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_delta.errors import CorruptLogError
+from pyspark_delta.kernel.log.arrow_types import arrow_type, caster, one_array
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY, ColumnMappingMode, physical_name
 from pyspark_delta.kernel.protocol.partition_values import parse_partition_value
 from pyspark_delta.kernel.protocol.types import StructField, StructType, is_atomic
-from pyspark_delta.kernel.scan.arrow.projection import find_leaf
-from pyspark_delta.kernel.scan.arrow.types import arrow_type, caster, one_array
 from pyspark_delta.kernel.scan.predicates import tree
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate, bind, has_binary_order
 from pyspark_delta.kernel.scan.predicates.evaluation import (
@@ -55,6 +54,7 @@ from pyspark_delta.kernel.scan.predicates.evaluation import (
     widened,
 )
 from pyspark_delta.kernel.scan.predicates.literals import zone_named
+from pyspark_delta.kernel.scan.projection import find_leaf
 from pyspark_delta.kernel.scan.skipping.stats_bounds import Side, has_usable_bounds
 from pyspark_delta.kernel.scan.skipping.stats_table import NULL_COUNT, NUM_RECORDS, stat_name
 

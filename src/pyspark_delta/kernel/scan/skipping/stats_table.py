@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from pyspark_delta.kernel.log.arrow_types import one_array
 from pyspark_delta.kernel.log.checkpoints.parsed_columns import fitted, loaded
 from pyspark_delta.kernel.log.replay import ColumnSource, FilePart, FileState
 from pyspark_delta.kernel.protocol import types
@@ -30,7 +31,6 @@ from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY, ColumnMappingMode, physical_path
 from pyspark_delta.kernel.protocol.type_widening import type_changes
 from pyspark_delta.kernel.protocol.types import DataType, StructType
-from pyspark_delta.kernel.scan.arrow.types import one_array
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate, has_binary_order
 from pyspark_delta.kernel.scan.predicates.tree import Column, Path, columns_of
 from pyspark_delta.kernel.scan.skipping.stats_bounds import (

@@ -23,6 +23,15 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_delta.kernel.log.arrow_types import (
+    VARIANT_PARTS,
+    Convert,
+    arrow_field,
+    arrow_type,
+    caster,
+    is_list,
+    unchanged,
+)
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode, column_id, physical_name
 from pyspark_delta.kernel.protocol.types import (
     VARIANT,
@@ -33,15 +42,6 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
     column_name,
-)
-from pyspark_delta.kernel.scan.arrow.types import (
-    VARIANT_PARTS,
-    Convert,
-    arrow_field,
-    arrow_type,
-    caster,
-    is_list,
-    unchanged,
 )
 
 _FIELD_ID = b"PARQUET:field_id"
