@@ -172,11 +172,9 @@ def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> Json:
 
 
 def _checksums(value: Json) -> tuple[str, str]:
-    """The checksums of delta-spark and of PROTOCOL.md's letter.
-
-    delta-spark sorts the lines `path=value`, the protocol requires sorting by path: with more
-    than ten elements in an array, `10` comes before or after `1`.
-    """
+    """The checksums of delta-spark and of PROTOCOL.md's letter."""
+    # delta-spark sorts the lines `path=value`, the protocol requires sorting by path: with more
+    # than ten elements in an array, `10` comes before or after `1`.
     pairs = [pair for pair in _leaves(value, "") if pair[0] != '"checksum"']
     lines = sorted(f"{path}={leaf}" for path, leaf in pairs)
     by_path = [f"{path}={leaf}" for path, leaf in sorted(pairs)]

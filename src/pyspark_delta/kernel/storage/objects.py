@@ -229,11 +229,9 @@ class ObjectStore(LogStore):
     def _collect(
         self, directory: str, offset: str | None, skip: int, least: str, infos: list[FileInfo]
     ) -> str | None:
-        """Add the files after `offset` to `infos`; returns a sub-directory to skip, if any.
-
-        Listings include sub-directories.  One that fills a page (a log may hold thousands of
-        sidecars) is skipped, where a new listing after it is cheap.
-        """
+        """Add the files after `offset` to `infos`; returns a sub-directory to skip, if any."""
+        # Listings include sub-directories. One that fills a page (a log may hold thousands of
+        # sidecars) is skipped, where a new listing after it is cheap.
         for page in obstore.list(self._client, directory or None, offset=offset, chunk_size=_PAGE):
             for meta in page:
                 name = meta["path"][skip:]
@@ -345,10 +343,8 @@ def _info(meta: Any, path: str) -> FileInfo:
 
 
 def _runtime_is_ours() -> bool:
-    """False in a forked child of a process that used obstore, which lacks the client's threads.
-
-    A request there would wait for ever.
-    """
+    """False in a forked child of a process that used obstore, which lacks the client's threads."""
+    # A request there would wait for ever.
     global _runtime_pid
     if _runtime_pid is None:
         _runtime_pid = os.getpid()

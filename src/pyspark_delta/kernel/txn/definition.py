@@ -244,10 +244,8 @@ def _mapped(
     removing: bool,
     former: Metadata | None,
 ) -> Metadata:
-    """`new` with ids and physical names on every column, where the table maps columns.
-
-    Ids are assigned once in a table's life; a replacement of `former` continues it.
-    """
+    """`new` with ids and physical names on every column, where the table maps columns."""
+    # Ids are assigned once in a table's life; a replacement of `former` continues it.
     mode = mapping_mode(new)
     was = ColumnMappingMode.NONE if old is None else mapping_mode(old)
     if old is not None:

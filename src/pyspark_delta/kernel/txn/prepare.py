@@ -246,10 +246,8 @@ def _has_vectors(snapshot: Snapshot) -> bool:
 def _with_row_ids(
     draft: Draft, actions: tuple[Action, ...], definition: Definition
 ) -> tuple[int, tuple[Action, ...]]:
-    """The largest row id in use, and `actions` with ids on every new file.
-
-    The domains, which hold the high-water mark, are only read where rows have ids.
-    """
+    """The largest row id in use, and `actions` with ids on every new file."""
+    # The domains, which hold the high-water mark, are only read where rows have ids.
     if not assigns_row_ids(definition.protocol, definition.metadata):
         return NO_MARK, actions
     known = row_id_high_water_mark({} if draft.snapshot is None else draft.snapshot.domains)

@@ -296,10 +296,8 @@ def _shared_paths(mine: PreparedCommit, winner: WinningCommit) -> list[str]:
 
 
 def _taken(remove: RemoveFile, add: AddFile | None, read: ReadVector) -> _Taken | None:
-    """The rows that the winner deleted by a vector; None when it changed the file otherwise.
-
-    A vector that cannot be read proves nothing, so its file is a conflict.
-    """
+    """The rows that the winner deleted by a vector; None when it changed the file otherwise."""
+    # A vector that cannot be read proves nothing, so its file is a conflict.
     if add is None or add.deletion_vector is None:
         return None
     if vector_id(add.deletion_vector) == vector_id(remove.deletion_vector):

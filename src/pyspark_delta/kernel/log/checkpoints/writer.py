@@ -198,12 +198,10 @@ def _file(
 
 
 def _write_multipart(store: LogStore, content: CheckpointContent, parts: int) -> LastCheckpoint:
-    """One checkpoint in several files under a common name.
-
-    Two writers of the same parts must write the same bytes, or a reader could mix halves of both:
-    files are put in an order that only their names decide, and tombstones, which expire while
-    time goes by, all go into the first part.
-    """
+    """One checkpoint in several files under a common name."""
+    # Two writers of the same parts must write the same bytes, or a reader could mix halves of both:
+    # files are put in an order that only their names decide, and tombstones, which expire while
+    # time goes by, all go into the first part.
     present = _parts_present(store, content.version)
     while 0 < present[parts] < parts:
         parts += 1  # another engine's unfinished set must not be completed by us

@@ -189,10 +189,8 @@ def _periods(removal: Removal, metadata: Metadata) -> dict[str, object]:
 
 
 def _has_traces_in_history(removal: Removal, snapshot: Snapshot) -> bool:
-    """Whether any version that can still be read, up to that of `snapshot`, uses the feature.
-
-    Tombstones of the oldest checkpoint do not count: no readable version needs their files.
-    """
+    """Whether any version that can still be read, up to that of `snapshot`, uses the feature."""
+    # Tombstones of the oldest checkpoint do not count: no readable version needs their files.
     store = snapshot.store
     listing = list_log(store)
     if removal.in_checkpoints and any(is_v2(store, each) for each in listing.checkpoints):

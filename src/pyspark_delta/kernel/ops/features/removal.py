@@ -195,11 +195,9 @@ def _deletion_vectors(cleanup: FeatureCleanup) -> CleanupResult:
 
 
 def _bury_vectors(log: DeltaLog) -> None:
-    """Commit tombstones for the files of vectors, as if they were data files.
-
-    A client without deletion vectors keeps every file that a tombstone names until it expires, so
-    that older versions stay readable as long.
-    """
+    """Commit tombstones for the files of vectors, as if they were data files."""
+    # A client without deletion vectors keeps every file that a tombstone names until it expires, so
+    # that older versions stay readable as long.
     txn = log.start_transaction()
     snapshot = txn.snapshot
     assert snapshot is not None

@@ -239,10 +239,8 @@ class StreamChanges:
         return is_taken
 
     def _is_full(self, limits: AdmissionLimits | None) -> bool:
-        """Whether the batch ends before the next commit, whatever that holds.
-
-        Only a batch of changes does: others continue over commits without files.
-        """
+        """Whether the batch ends before the next commit, whatever that holds."""
+        # Only a batch of changes does: others continue over commits without files.
         return self._is_feed and limits is not None and not limits.has_room
 
     def keep_vectors(self, protocol: Protocol) -> None:

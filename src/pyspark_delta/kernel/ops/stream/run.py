@@ -184,10 +184,8 @@ class StreamRun:
         return version
 
     def _check_exists(self, version: int) -> None:
-        """Raise if a version is not in the log, or requires unsupported features of readers.
-
-        The commit is enough: the whole version need not be reconstructible.
-        """
+        """Raise if a version is not in the log, or requires unsupported features of readers."""
+        # The commit is enough: the whole version need not be reconstructible.
         try:
             self._log.snapshot_at(version=version)
         except UnsupportedProtocolError:
@@ -275,10 +273,9 @@ class StreamRun:
     # The schema log.
 
     def _pending_change(self, begun: DeltaSourceOffset) -> DeltaSourceOffset | None:
-        """The offset to stay at until a change of definition is adopted; None without a change.
-
-        Spark commits an offset once it sees another one, hence the second position after a change.
-        """
+        """The offset to stay at until a change of definition is adopted; None without a change."""
+        # Spark commits an offset once it sees another one, hence the second position after a
+        # change.
         if not self._definition.is_tracked or not begun.is_barrier:
             return None
         if begun.index == METADATA_CHANGE_INDEX:
