@@ -26,7 +26,6 @@ from pyspark_delta.kernel.ops.clone import (
     define_clone,
     replacing_files,
 )
-from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from tests.support.tables import append, create_table, delete_positions, new_table, table_log
 
@@ -62,7 +61,6 @@ def cloned(
         txn,
         iter([*add_files(files), *domains]),
         source,
-        operation("CLONE", source="source", sourceVersion=source.version),
     )
     return log
 
@@ -114,7 +112,6 @@ def test_a_clone_that_was_left_behind_becomes_one_of_another_version(tmp_path: P
         txn,
         iter(actions),
         source_of(newer),
-        operation("CLONE", source="source", sourceVersion=newer.version),
     )
     assert rows(log, source) == rows(source) == [2, 3, 5]
     assert sorted(type(action).__name__ for action in actions) == [

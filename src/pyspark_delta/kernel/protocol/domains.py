@@ -18,7 +18,7 @@ from pyspark_delta.errors import CorruptLogError, InvalidActionsError
 from pyspark_delta.kernel.protocol.actions import DomainMetadata
 from pyspark_delta.kernel.protocol.codec import dumps
 
-FEATURE = "domainMetadata"
+DOMAINS_FEATURE = "domainMetadata"
 CLUSTERING = "delta.clustering"
 ROW_TRACKING = "delta.rowTracking"
 
@@ -28,7 +28,7 @@ Domains = Mapping[str, DomainMetadata]
 def check_domains(entries: Iterable[DomainMetadata], supported: Collection[str]) -> None:
     """Raise for domains in a commit when the table lacks the feature, or when one occurs twice."""
     names = [entry.domain for entry in entries]
-    if names and FEATURE not in supported:
+    if names and DOMAINS_FEATURE not in supported:
         raise InvalidActionsError(
             "DELTA_DOMAIN_METADATA_NOT_SUPPORTED", domainNames=", ".join(sorted(set(names)))
         )

@@ -23,7 +23,7 @@ from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import is_supported
 from pyspark_delta.kernel.protocol.properties import Property, property_value
 
-FEATURE = "rowTracking"
+ROW_TRACKING_FEATURE = "rowTracking"
 # The mark of a table without assigned ids: its first id is 0.
 NO_MARK = -1
 # The commit tag for whether rows that were only moved kept their ids.
@@ -45,7 +45,7 @@ class NumberedFiles:
 def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether new files must get row ids: if the feature is supported and not suspended."""
     check_properties(metadata)
-    return is_supported(protocol, FEATURE) and not property_value(
+    return is_supported(protocol, ROW_TRACKING_FEATURE) and not property_value(
         metadata.configuration, properties.ROW_TRACKING_SUSPENDED
     )
 
@@ -55,8 +55,10 @@ def is_row_tracking_enabled(protocol: Protocol, metadata: Metadata) -> bool:
     check_properties(metadata)
     if not property_value(metadata.configuration, properties.ENABLE_ROW_TRACKING):
         return False
-    if not is_supported(protocol, FEATURE):
-        raise CorruptLogError("DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", features=FEATURE)
+    if not is_supported(protocol, ROW_TRACKING_FEATURE):
+        raise CorruptLogError(
+            "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", features=ROW_TRACKING_FEATURE
+        )
     return True
 
 

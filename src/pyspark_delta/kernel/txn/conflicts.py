@@ -59,8 +59,7 @@ from pyspark_delta.kernel.protocol.feature_upgrade import dropped_features
 from pyspark_delta.kernel.protocol.features import check_writable, is_supported
 from pyspark_delta.kernel.protocol.identity_columns import is_identity_only_change
 from pyspark_delta.kernel.protocol.properties import Property, property_value
-from pyspark_delta.kernel.protocol.row_tracking import FEATURE as ROW_TRACKING_FEATURE
-from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
+from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG, ROW_TRACKING_FEATURE
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.scan.predicates.binding import bind
 from pyspark_delta.kernel.scan.predicates.literals import zone_named

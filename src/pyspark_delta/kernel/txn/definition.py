@@ -47,8 +47,8 @@ from pyspark_delta.kernel.protocol.properties import (
     parsed_value,
     property_value,
 )
-from pyspark_delta.kernel.protocol.row_tracking import FEATURE as ROW_TRACKING_FEATURE
 from pyspark_delta.kernel.protocol.row_tracking import (
+    ROW_TRACKING_FEATURE,
     check_materialized_columns,
     check_properties,
     with_materialized_columns,

@@ -53,8 +53,12 @@ from pyspark_delta.kernel.protocol.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     property_value,
 )
-from pyspark_delta.kernel.protocol.row_tracking import FEATURE as ROW_TRACKING_FEATURE
-from pyspark_delta.kernel.protocol.row_tracking import NO_MARK, assigns_row_ids, reassign_row_ids
+from pyspark_delta.kernel.protocol.row_tracking import (
+    NO_MARK,
+    ROW_TRACKING_FEATURE,
+    assigns_row_ids,
+    reassign_row_ids,
+)
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.type_widening import rebase_type_changes
 from pyspark_delta.kernel.txn.isolation import BACKFILL, UNBACKFILL, IsolationLevel

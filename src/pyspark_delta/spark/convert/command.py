@@ -25,7 +25,7 @@ from pyspark_delta.kernel.protocol.features import check_writable, supported_fea
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns
 from pyspark_delta.kernel.protocol.identity_columns import identity_columns
 from pyspark_delta.kernel.protocol.operations import Operation, operation
-from pyspark_delta.kernel.protocol.row_tracking import FEATURE as ROW_TRACKING_FEATURE
+from pyspark_delta.kernel.protocol.row_tracking import ROW_TRACKING_FEATURE
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.schema_merge import check_write_compatible, evolve_schema
 from pyspark_delta.kernel.protocol.types import StructType

@@ -22,7 +22,7 @@ from pyspark_delta.kernel.ops.schema.columns import (
     unresolved,
 )
 from pyspark_delta.kernel.protocol import operations
-from pyspark_delta.kernel.protocol.column_defaults import FEATURE as DEFAULTS_FEATURE
+from pyspark_delta.kernel.protocol.column_defaults import DEFAULTS_FEATURE
 from pyspark_delta.kernel.protocol.properties import STATS_COLUMNS
 from pyspark_delta.kernel.protocol.stats_columns import drop_from_column_list, rename_in_column_list
 from pyspark_delta.kernel.protocol.types import StructType, column_name

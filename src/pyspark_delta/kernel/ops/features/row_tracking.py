@@ -27,7 +27,7 @@ from pyspark_delta.kernel.protocol.properties import (
     parsed_value,
     property_value,
 )
-from pyspark_delta.kernel.protocol.row_tracking import FEATURE, check_properties
+from pyspark_delta.kernel.protocol.row_tracking import ROW_TRACKING_FEATURE, check_properties
 from pyspark_delta.kernel.protocol.stats import with_num_records
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.plan import chosen_adds
@@ -81,8 +81,8 @@ def prepare_row_tracking(
         return replace(file, data_change=False, stats=stats)  # the commit gives it its ids
 
     txn = log.start_transaction()
-    if not is_supported(txn.protocol, FEATURE):
-        protocol = upgraded(txn.protocol, [FEATURE])
+    if not is_supported(txn.protocol, ROW_TRACKING_FEATURE):
+        protocol = upgraded(txn.protocol, [ROW_TRACKING_FEATURE])
         txn.update_protocol(protocol)
         txn.commit([], operation("UPGRADE PROTOCOL", newProtocol=protocol.to_json_value()))
     _in_batches(log, _without_ids, counted, undo=False, most_files=most_files)

@@ -107,6 +107,11 @@ class Predicate(ABC):
 
     @property
     def operands(self) -> tuple[Predicate, ...]:
+        match self:
+            case And(all_of=parts) | Or(any_of=parts):
+                return parts
+            case Not(operand=operand):
+                return (operand,)
         return ()
 
 
@@ -193,10 +198,6 @@ class Not(Predicate):
     def to_sql(self) -> str:
         return f"NOT ({self.operand.to_sql()})"
 
-    @property
-    def operands(self) -> tuple[Predicate, ...]:
-        return (self.operand,)
-
 
 @dataclass(frozen=True, slots=True)
 class And(Predicate):
@@ -207,10 +208,6 @@ class And(Predicate):
     def to_sql(self) -> str:
         return _joined(" AND ", self.all_of, TRUE)
 
-    @property
-    def operands(self) -> tuple[Predicate, ...]:
-        return self.all_of
-
 
 @dataclass(frozen=True, slots=True)
 class Or(Predicate):
@@ -220,10 +217,6 @@ class Or(Predicate):
 
     def to_sql(self) -> str:
         return _joined(" OR ", self.any_of, FALSE)
-
-    @property
-    def operands(self) -> tuple[Predicate, ...]:
-        return self.any_of
 
 
 def literal(value: LiteralValue | date | datetime) -> Literal:
