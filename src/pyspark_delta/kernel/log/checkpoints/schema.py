@@ -25,10 +25,7 @@ from pyspark_delta.kernel.protocol.properties import (
 )
 from pyspark_delta.kernel.protocol.stats import table_stats_columns
 from pyspark_delta.kernel.protocol.stats_columns import stats_schema
-from pyspark_delta.kernel.protocol.types import (
-    StructField,
-    StructType,
-)
+from pyspark_delta.kernel.protocol.types import StructField, StructType
 
 # Tombstones are written without statistics and tags, which no reader uses.
 _REMOVE = action_type("remove", without=("stats", "tags"))
