@@ -5,7 +5,7 @@ no zone, a variant is the struct of its two binary parts, and `char`/`varchar` a
 the log have the same, but all nullable.
 PROTOCOL.md, "Primitive Types", "Variant Type", "Reader Requirements for Type Widening".
 
->>> arrow_schema(StructType((StructField("at", types.TIMESTAMP),))).field("at").type
+>>> arrow_schema(types.StructType((types.StructField("at", types.TIMESTAMP),))).field("at").type
 TimestampType(timestamp[us, tz=UTC])
 >>> kernel_type(pa.list_(pa.int16())).simple_string
 'array<smallint>'
@@ -21,20 +21,11 @@ import pyarrow.compute as pc
 
 from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.protocol import types
-from pyspark_delta.kernel.protocol.types import (
-    ArrayType,
-    DataType,
-    DecimalType,
-    MapType,
-    PrimitiveType,
-    StructField,
-    StructType,
-)
 
 VARIANT_PARTS = ("value", "metadata")
 """The fields of a variant, in the order in which readers return them."""
 
-_PRIMITIVES: Mapping[PrimitiveType, pa.DataType] = {
+_PRIMITIVES: Mapping[types.PrimitiveType, pa.DataType] = {
     types.STRING: pa.string(),
     types.LONG: pa.int64(),
     types.INTEGER: pa.int32(),
@@ -70,13 +61,13 @@ _LIST_TESTS = (
     pa.types.is_large_list_view,
 )
 # The kernel types of data to write, each the smallest that holds the values of its Arrow types.
-_FROM_ARROW: tuple[tuple[DataType, tuple[_Test, ...]], ...] = (
+_FROM_ARROW: tuple[tuple[types.DataType, tuple[_Test, ...]], ...] = (
     (types.BOOLEAN, (pa.types.is_boolean,)),
     (types.BYTE, (pa.types.is_int8,)),
     (types.SHORT, (pa.types.is_int16, pa.types.is_uint8)),
     (types.INTEGER, (pa.types.is_int32, pa.types.is_uint16)),
     (types.LONG, (pa.types.is_int64, pa.types.is_uint32)),
-    (DecimalType(20, 0), (pa.types.is_uint64,)),
+    (types.DecimalType(20, 0), (pa.types.is_uint64,)),
     (types.FLOAT, (pa.types.is_float16, pa.types.is_float32)),
     (types.DOUBLE, (pa.types.is_float64,)),
     (types.STRING, _TEXT_TESTS),
@@ -86,7 +77,7 @@ _FROM_ARROW: tuple[tuple[DataType, tuple[_Test, ...]], ...] = (
 )
 # The types that a file may have for a column of the type.  Casts are checked, so that a wide
 # integer in a narrow column is read when it fits.
-_READABLE: Mapping[DataType, tuple[_Test, ...]] = {
+_READABLE: Mapping[types.DataType, tuple[_Test, ...]] = {
     types.BOOLEAN: (pa.types.is_boolean,),
     **dict.fromkeys((types.BYTE, types.SHORT, types.INTEGER, types.LONG), (pa.types.is_integer,)),
     types.FLOAT: (pa.types.is_float16, pa.types.is_float32),
@@ -98,19 +89,19 @@ _READABLE: Mapping[DataType, tuple[_Test, ...]] = {
 }
 
 
-def arrow_type(data_type: DataType) -> pa.DataType:
+def arrow_type(data_type: types.DataType) -> pa.DataType:
     """The Arrow type that holds values of `data_type`; SchemaError when there is none."""
     match data_type:
-        case StructType(fields=fields):
+        case types.StructType(fields=fields):
             return pa.struct([arrow_field(f) for f in fields])
-        case ArrayType(element_type=element, contains_null=contains_null):
+        case types.ArrayType(element_type=element, contains_null=contains_null):
             return pa.list_(pa.field("element", arrow_type(element), nullable=contains_null))
-        case MapType(key_type=key, value_type=value, value_contains_null=contains_null):
+        case types.MapType(key_type=key, value_type=value, value_contains_null=contains_null):
             item = pa.field("value", arrow_type(value), nullable=contains_null)
             return pa.map_(arrow_type(key), item)
-        case DecimalType(precision=precision, scale=scale):
+        case types.DecimalType(precision=precision, scale=scale):
             return pa.decimal128(precision, scale)
-        case PrimitiveType(name=name):
+        case types.PrimitiveType(name=name):
             if data_type in _PRIMITIVES:
                 return _PRIMITIVES[data_type]
             if _TEXT.fullmatch(name):
@@ -118,18 +109,18 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     raise _unsupported(data_type)
 
 
-def log_arrow_type(data_type: DataType) -> pa.DataType:
+def log_arrow_type(data_type: types.DataType) -> pa.DataType:
     """A type as Arrow has it, every field nullable; types that no log has a column of are text."""
     match data_type:
-        case StructType():
+        case types.StructType():
             return pa.struct([(f.name, log_arrow_type(f.data_type)) for f in data_type])
-        case ArrayType(element_type=element):
+        case types.ArrayType(element_type=element):
             return pa.list_(log_arrow_type(element))
-        case MapType(key_type=key, value_type=value):
+        case types.MapType(key_type=key, value_type=value):
             return pa.map_(log_arrow_type(key), log_arrow_type(value))
-        case DecimalType(precision=precision, scale=scale):
+        case types.DecimalType(precision=precision, scale=scale):
             return pa.decimal128(precision, scale)
-        case PrimitiveType():
+        case types.PrimitiveType():
             return (
                 pa.string()
                 if data_type in _NOT_IN_LOGS
@@ -139,24 +130,24 @@ def log_arrow_type(data_type: DataType) -> pa.DataType:
             return pa.string()
 
 
-def arrow_field(f: StructField) -> pa.Field:
+def arrow_field(f: types.StructField) -> pa.Field:
     """A column as an Arrow field, without the metadata of features."""
     return pa.field(f.name, arrow_type(f.data_type), nullable=f.nullable)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: types.StructType) -> pa.Schema:
     """A table's schema as an Arrow schema, in the same order, with logical names."""
     return pa.schema([arrow_field(f) for f in schema])
 
 
-def kernel_type(arrow: pa.DataType) -> DataType:
+def kernel_type(arrow: pa.DataType) -> types.DataType:
     """The column type for all values of an Arrow type; SchemaError when there is none."""
     for found, tests in _FROM_ARROW:
         if any(test(arrow) for test in tests):
             return found
     if pa.types.is_decimal(arrow):
         try:
-            return DecimalType(arrow.precision, arrow.scale)
+            return types.DecimalType(arrow.precision, arrow.scale)
         except ValueError:
             raise _unsupported(arrow) from None
     if pa.types.is_timestamp(arrow):
@@ -166,14 +157,14 @@ def kernel_type(arrow: pa.DataType) -> DataType:
     if isinstance(arrow, pa.BaseExtensionType):
         return kernel_type(arrow.storage_type)
     if pa.types.is_struct(arrow):
-        return StructType(
-            tuple(StructField(f.name, kernel_type(f.type), f.nullable) for f in arrow)
+        return types.StructType(
+            tuple(types.StructField(f.name, kernel_type(f.type), f.nullable) for f in arrow)
         )
     if is_list(arrow):
-        return ArrayType(kernel_type(arrow.value_type), arrow.value_field.nullable)
+        return types.ArrayType(kernel_type(arrow.value_type), arrow.value_field.nullable)
     if pa.types.is_map(arrow):
         value = kernel_type(arrow.item_type)
-        return MapType(kernel_type(arrow.key_type), value, arrow.item_field.nullable)
+        return types.MapType(kernel_type(arrow.key_type), value, arrow.item_field.nullable)
     raise _unsupported(arrow)
 
 
@@ -182,7 +173,7 @@ def is_list(arrow: pa.DataType) -> bool:
     return any(test(arrow) for test in _LIST_TESTS)
 
 
-def caster(file_type: pa.DataType, wanted: DataType) -> Convert | None:
+def caster(file_type: pa.DataType, wanted: types.DataType) -> Convert | None:
     """The conversion of a file's column to the atomic type `wanted`; None for incompatible types.
 
     A file may be older than its column's type (type widening), or come from a writer with other
@@ -202,7 +193,7 @@ def caster(file_type: pa.DataType, wanted: DataType) -> Convert | None:
         return None if decoded is None else lambda array: decoded(array.dictionary_decode())
     if file_type.equals(target):
         return unchanged
-    if isinstance(wanted, DecimalType):
+    if isinstance(wanted, types.DecimalType):
         tests: tuple[_Test, ...] = (pa.types.is_decimal, pa.types.is_integer)
     elif pa.types.is_string(target):
         # Many older writers store text as binary without an annotation; the cast checks it.
@@ -245,7 +236,7 @@ def _unsupported(data_type: object) -> SchemaError:
 
 
 def field_with_ids(
-    f: StructField, ids: Mapping[tuple[str, ...], int], parent: tuple[str, ...] = ()
+    f: types.StructField, ids: Mapping[tuple[str, ...], int], parent: tuple[str, ...] = ()
 ) -> pa.Field:
     """A column of a data file; `ids` gives the Parquet field ids by path, where there are any."""
     path = (*parent, f.name)
@@ -254,16 +245,16 @@ def field_with_ids(
 
 
 def _type_with_ids(
-    data_type: DataType, path: tuple[str, ...], ids: Mapping[tuple[str, ...], int]
+    data_type: types.DataType, path: tuple[str, ...], ids: Mapping[tuple[str, ...], int]
 ) -> pa.DataType:
     match data_type:
-        case StructType():
+        case types.StructType():
             return pa.struct([field_with_ids(f, ids, path) for f in data_type])
-        case ArrayType():
-            element = StructField("element", data_type.element_type, data_type.contains_null)
+        case types.ArrayType():
+            element = types.StructField("element", data_type.element_type, data_type.contains_null)
             return pa.list_(field_with_ids(element, ids, path))
-        case MapType():
-            key = StructField("key", data_type.key_type, nullable=False)
-            value = StructField("value", data_type.value_type, data_type.value_contains_null)
+        case types.MapType():
+            key = types.StructField("key", data_type.key_type, nullable=False)
+            value = types.StructField("value", data_type.value_type, data_type.value_contains_null)
             return pa.map_(field_with_ids(key, ids, path), field_with_ids(value, ids, path))
     return arrow_type(data_type)

@@ -14,26 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_delta.errors import InvalidActionsError, ProtocolError
-from pyspark_delta.kernel.protocol import properties
+from pyspark_delta.kernel.protocol import properties, types
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import FEATURES, is_supported
 from pyspark_delta.kernel.protocol.properties import Property, property_value
 from pyspark_delta.kernel.protocol.type_widening import all_type_changes, can_widen
-from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    DATETIME_TYPES,
-    NUMBER_TYPES,
-    STRING,
-    VOID,
-    ArrayType,
-    DataType,
-    DecimalType,
-    MapType,
-    StructType,
-    column_name,
-    walk_types,
-)
 
 _VIOLATION = "DELTA_ICEBERG_COMPAT_VIOLATION."
 _SWITCHES: Mapping[int, Property[bool | None]] = {
@@ -41,7 +26,9 @@ _SWITCHES: Mapping[int, Property[bool | None]] = {
     2: properties.ENABLE_ICEBERG_COMPAT_V2,
     3: properties.ENABLE_ICEBERG_COMPAT_V3,
 }
-_ATOMIC_TYPES = NUMBER_TYPES | DATETIME_TYPES | {STRING, BINARY, BOOLEAN}
+_ATOMIC_TYPES = (
+    types.NUMBER_TYPES | types.DATETIME_TYPES | {types.STRING, types.BINARY, types.BOOLEAN}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +140,7 @@ def _check_partitions_stay(table: _Table) -> None:
 
 def _check_types(table: _Table) -> None:
     is_allowed = _is_allowed_in_v1 if table.version == 1 else _is_allowed_in_v2
-    for _, data_type in walk_types(table.metadata.schema):
+    for _, data_type in types.walk_types(table.metadata.schema):
         if not is_allowed(data_type):
             raise _violation(
                 table,
@@ -169,7 +156,7 @@ def _check_type_changes(table: _Table) -> None:
             raise _violation(
                 table,
                 "UNSUPPORTED_TYPE_WIDENING",
-                fieldPath=column_name(path),
+                fieldPath=types.column_name(path),
                 prevType=change.from_type.simple_string,
                 newType=change.to_type.simple_string,
             )
@@ -184,12 +171,14 @@ def _check_file(version: int, file: AddFile) -> None:
         raise InvalidActionsError(_VIOLATION + "DELETION_VECTORS_NOT_PURGED", version=version)
 
 
-def _is_allowed_in_v1(data_type: DataType) -> bool:
-    return data_type != VOID and not isinstance(data_type, ArrayType | MapType)
+def _is_allowed_in_v1(data_type: types.DataType) -> bool:
+    return data_type != types.VOID and not isinstance(data_type, types.ArrayType | types.MapType)
 
 
-def _is_allowed_in_v2(data_type: DataType) -> bool:
-    nested = isinstance(data_type, StructType | ArrayType | MapType | DecimalType)
+def _is_allowed_in_v2(data_type: types.DataType) -> bool:
+    nested = isinstance(
+        data_type, types.StructType | types.ArrayType | types.MapType | types.DecimalType
+    )
     return nested or data_type in _ATOMIC_TYPES
 
 

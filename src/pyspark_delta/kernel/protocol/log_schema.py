@@ -11,16 +11,7 @@ PROTOCOL.md, "Actions" and "Checkpoint Schema".
 
 from __future__ import annotations
 
-from pyspark_delta.kernel.protocol.types import (
-    PRIMITIVES,
-    STRING,
-    ArrayType,
-    DataType,
-    MapType,
-    PrimitiveType,
-    StructField,
-    StructType,
-)
+from pyspark_delta.kernel.protocol import types
 
 # By action: its fields with their types; `!` marks those that are never null.
 _ACTIONS = {
@@ -47,20 +38,20 @@ _ACTIONS = {
 }
 
 
-def _struct(fields: str) -> StructType:
+def _struct(fields: str) -> types.StructType:
     parsed = (f.split() for f in fields.split(","))
-    return StructType(
+    return types.StructType(
         tuple(
-            StructField(name, _TYPES[kind.rstrip("!")], not kind.endswith("!"))
+            types.StructField(name, _TYPES[kind.rstrip("!")], not kind.endswith("!"))
             for name, kind in parsed
         )
     )
 
 
-_TYPES: dict[str, DataType] = {
-    **{name: PrimitiveType(name) for name in PRIMITIVES},
-    "map": MapType(STRING, STRING),
-    "list": ArrayType(STRING),
+_TYPES: dict[str, types.DataType] = {
+    **{name: types.PrimitiveType(name) for name in types.PRIMITIVES},
+    "map": types.MapType(types.STRING, types.STRING),
+    "list": types.ArrayType(types.STRING),
 }
 _TYPES |= {
     "vector": _struct(
@@ -74,5 +65,7 @@ _TYPES |= {
     ),
     "notebook": _struct("notebookId string"),
 }
-log_schema = StructType(tuple(StructField(key, _struct(text)) for key, text in _ACTIONS.items()))
+log_schema = types.StructType(
+    tuple(types.StructField(key, _struct(text)) for key, text in _ACTIONS.items())
+)
 """Every kind of action with all its fields, as a Spark schema."""
