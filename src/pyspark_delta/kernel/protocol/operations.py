@@ -133,29 +133,27 @@ def merge(
     )
 
 
-def create_table(
-    metadata: Metadata, *, is_managed: bool, as_select: bool = False, cluster_by: Sequence[str] = ()
-) -> Operation:
-    """CREATE TABLE, with `as_select` together with its rows."""
-    name = "CREATE TABLE" + (" AS SELECT" if as_select else "")
-    return operation(name, **_table_parameters(metadata, is_managed, cluster_by))
-
-
-def replace_table(
+def define_table(
+    verb: str,
     metadata: Metadata,
     *,
     is_managed: bool,
-    or_create: bool,
     as_select: bool = False,
     cluster_by: Sequence[str] = (),
     user_metadata: str | None = None,
     **options: Any,
 ) -> Operation:
-    """REPLACE TABLE; `options` are the further parameters of its row, by their own keys."""
-    name = "CREATE OR REPLACE TABLE" if or_create else "REPLACE TABLE"
+    """CREATE, REPLACE or CREATE OR REPLACE TABLE, with `as_select` together with its rows.
+
+    `options` are the further parameters of its row, by their own keys.
+    """
     return operation(
-        name + (" AS SELECT" if as_select else ""),
-        **_table_parameters(metadata, is_managed, cluster_by),
+        f"{verb.upper()} TABLE{' AS SELECT' if as_select else ''}",
+        partitionBy=metadata.partition_columns,
+        clusterBy=cluster_by,
+        description=metadata.description,
+        isManaged="true" if is_managed else "false",
+        properties=metadata.configuration,
         **options,
         user_metadata=user_metadata,
     )
@@ -225,18 +223,6 @@ def _clauses(clauses: Iterable[tuple[str, str | None]]) -> list[dict[str, Any]]:
     return [
         _present({"predicate": condition, "actionType": action}) for action, condition in clauses
     ]
-
-
-def _table_parameters(
-    metadata: Metadata, is_managed: bool, cluster_by: Sequence[str]
-) -> dict[str, Any]:
-    return {
-        "partitionBy": metadata.partition_columns,
-        "clusterBy": cluster_by,
-        "description": metadata.description,
-        "isManaged": "true" if is_managed else "false",
-        "properties": metadata.configuration,
-    }
 
 
 def _field(parent: Sequence[str], f: StructField) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from pyspark_delta.kernel.protocol.domains import (
 )
 from pyspark_delta.kernel.protocol.feature_upgrade import take_protocol_properties, upgraded
 from pyspark_delta.kernel.protocol.features import supported_features
-from pyspark_delta.kernel.protocol.operations import Operation, create_table, replace_table
+from pyspark_delta.kernel.protocol.operations import Operation, define_table
 from pyspark_delta.kernel.protocol.properties import PROPERTIES
 from pyspark_delta.kernel.protocol.schema_checks import check_partition_columns
 from pyspark_delta.kernel.protocol.schema_json import format_schema
@@ -218,11 +218,10 @@ def _operation(
     txn: OptimisticTransaction, place: TablePlace, definition: TableDefinition, *, or_create: bool
 ) -> Operation:
     is_managed, columns = place.is_managed, [column_name(path) for path in definition.cluster_by]
-    if not definition.replaces:
-        return create_table(txn.metadata, is_managed=is_managed, cluster_by=columns)
-    return replace_table(
-        txn.metadata, is_managed=is_managed, or_create=or_create, cluster_by=columns
-    )
+    verb = "create"
+    if definition.replaces:
+        verb = "create or replace" if or_create else "replace"
+    return define_table(verb, txn.metadata, is_managed=is_managed, cluster_by=columns)
 
 
 def _metadata(
