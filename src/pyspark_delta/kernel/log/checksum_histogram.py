@@ -67,7 +67,6 @@ class FileSizeHistogram(Record):
 
     @property
     def is_possible(self) -> bool:
-        """Whether no bin holds fewer than none."""
         return min(self.file_counts) >= 0 and min(self.total_bytes) >= 0
 
 
@@ -95,7 +94,6 @@ class DeletedRecordCountsHistogram(Record):
 
     @property
     def is_possible(self) -> bool:
-        """Whether no bin holds fewer than none."""
         return min(self.counts) >= 0
 
 

@@ -127,7 +127,6 @@ class Record:
 
 
 def _fields_of(kind: type[Record]) -> Iterator[Field]:
-    """The fields that follow from the attributes of a record."""
     types = get_type_hints(kind)
     for name in get_annotations(kind):
         data_type = types[name]

@@ -126,7 +126,6 @@ class _Files:
         )
 
     def value(self, aggregate: Aggregate) -> object:
-        """The value of an aggregate; raises when the log does not have it."""
         kind = aggregate.kind
         if aggregate.column is None:
             return _total(self._rows)

@@ -125,7 +125,6 @@ class _Reader:
         self._partitions = plan.partitions
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows of every file, filtered, without empty batches."""
         files = self._plan.files.select([LOCATION, IS_ABSOLUTE, "deletionVector"])
         start = 0
         # In pieces, so that not all files become Python objects at once.

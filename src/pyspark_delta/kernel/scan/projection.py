@@ -290,7 +290,6 @@ def _nulls(array: pa.Array) -> pa.Array | None:
 
 
 def _leaf_count(arrow: pa.DataType) -> int:
-    """The number of Parquet leaf columns of a type."""
     if isinstance(arrow, pa.BaseExtensionType):
         return _leaf_count(arrow.storage_type)
     if pa.types.is_struct(arrow):

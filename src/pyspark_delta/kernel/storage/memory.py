@@ -38,8 +38,6 @@ class _File(NamedTuple):
 
 
 class _Volume:
-    """The files of one name: directory -> name -> file."""
-
     def __init__(self) -> None:
         self.lock = Lock()
         self.directories: dict[str, dict[str, _File]] = {}

@@ -162,7 +162,6 @@ def enables_in_commit_timestamps(old: Metadata | None, new: Metadata) -> bool:
 def _definition(
     draft: Draft, old: Definition | None, given: tuple[Action, ...]
 ) -> tuple[Definition, tuple[Action, ...]]:
-    """The table's new definition, and the actions with it."""
     traits = traits_of(draft.operation.name)
     metadata = next((a for a in given if isinstance(a, Metadata)), None)
     explicit = next((a for a in given if isinstance(a, Protocol)), None)

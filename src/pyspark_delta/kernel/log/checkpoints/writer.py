@@ -185,7 +185,6 @@ def _check_complete(content: CheckpointContent, expected_num_files: int | None) 
 def _file(
     schema: pa.Schema, content: CheckpointContent, state: tuple[Action, ...] = ()
 ) -> Iterator[bytes]:
-    """A Parquet file of state actions and of the content's file actions."""
     groups: Iterable[pa.Table] = chain(
         # The state comes first, in a row group of its own, where it is cheap to find.
         (action_group(schema, state),),

@@ -226,7 +226,6 @@ def _joined(tree: _Tree, texts: list[str | None]) -> str:
 
 
 def _column_texts(source: _Source, footer: FileFooter) -> tuple[str | None, str | None, str | None]:
-    """Minimum, maximum and null count as JSON."""
     if not source.places:
         return None, None, str(footer.num_records)
     if footer.bounds is None:

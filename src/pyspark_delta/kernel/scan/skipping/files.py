@@ -284,7 +284,6 @@ def typed_partitions(
 
 
 def _values_of(maps: pa.MapArray, key: str, f: StructField, files: pa.Table) -> pa.Array:
-    """The texts under `key`, one for each map."""
     if not len(maps):
         return pa.array([], pa.string())
     found = pc.indices_nonzero(pc.equal(maps.keys, key)).cast(pa.int64())
