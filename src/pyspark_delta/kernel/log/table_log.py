@@ -83,7 +83,7 @@ class TableLog:
             look = self._probe if self.store.probes_cheaply else self._listed
             newer = look(current)
             if newer is None:
-                # The current version is gone or has another commit: the table was created anew.
+                # The current version is missing or has another commit: it is a new table.
                 self._snapshot = None
                 return self.snapshot
             self._snapshot = newer

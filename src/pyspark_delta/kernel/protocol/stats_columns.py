@@ -2,7 +2,7 @@
 
 Statistics are kept for leaves: a struct counts as its leaves, an array or map as one.  The default
 is the first 32 leaves in schema order; partition columns never count.  The property
-`delta.dataSkippingStatsColumns` names columns instead (logical names; a struct stands for all
+`delta.dataSkippingStatsColumns` names columns instead (logical names; a struct means all
 below it).  `stats` formats the statistics.  PROTOCOL.md, "Per-file Statistics".
 
 >>> parse_column_list("a, `b.c`.d")

@@ -56,7 +56,7 @@ class LogStore(ABC):
     4. Whole replacement: a reader beside `overwrite` sees all of the old file or all of the new.
     5. Inside the root: a path that leads elsewhere raises UnsafePathError before anything opens.
     6. Typed failures: what goes wrong is a StorageError.  After one, the write may or may not
-       stand: only FileAlreadyExistsError, FileMissingError and NothingWrittenError say more.
+       be done, but for FileAlreadyExistsError, FileMissingError and NothingWrittenError.
        A StorageRefusedError is a NothingWrittenError that no repetition helps.
     7. No secrets: `root_uri`, `repr` and every error are free of credentials.
 

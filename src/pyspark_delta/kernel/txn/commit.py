@@ -72,10 +72,10 @@ class Committer(ABC):
     """Makes commits.  Transactions rely on four promises:
 
     1. One winner: of all commits offered as one version, by any writer, at most one becomes it.
-    2. The truth: `Committed` means that the commit stands, `Beaten` that another writer's does,
+    2. The truth: `Committed` means that the commit is in the log, `Beaten` that another one is,
     NothingWrittenError that none does.  When neither can be determined, it raises
     CommitStateUnknownError.
-    3. Once: a commit that stands is not written again under another version.
+    3. Once: a commit that is in the log is not written again under another version.
     4. No gap: a version is only ever written after the one below it; callers offer no other.
     """
 
@@ -93,7 +93,7 @@ class FileSystemCommitter(Committer):
     """Commits by creating the version's file.
 
     A StorageRefusedError is raised at once, without reading the file.  After a failure with an
-    unknown outcome it reads the file: with its own bytes or transaction id the commit stands; with
+    unknown outcome it reads the file: with its own bytes or transaction id it succeeded; with
     another's it lost; without a file it tries again, with the same bytes and name, so that an
     earlier request that arrives late does no harm.  An interrupt during the creation of the file is
     raised after one read.
@@ -185,7 +185,7 @@ class FileSystemCommitter(Committer):
     def _after_interrupt(
         self, version: int, own: bytes | None, txn_id: str, error: BaseException
     ) -> Committed | None:
-        """The commit if it stands; None when it does not, or when that is unknown."""
+        """The commit if it is in the log; None when it is not, or when that is unknown."""
         try:
             found = self._look(version, own, txn_id, error, tries=1)
         except errors.CommitStateUnknownError as unknown:
@@ -229,7 +229,7 @@ class CommitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A commit that stands, as it was written in the end.
+    """A successful commit, as it was written in the end.
 
     `data` is None when the bytes are not at hand: streamed, or written by an earlier try.
     `attempts` is how many versions were tried for it.
@@ -283,7 +283,7 @@ def commit(
 def _attempt(
     prepared: PreparedCommit, committer: Committer, store: LogStore, attempt: int
 ) -> Written | PreparedCommit:
-    """The commit that stands, or the one to write after every winner."""
+    """The successful commit, or the one to write after every winner."""
     data = encode_actions(prepared.all_actions)
     match committer.commit(prepared.version, data, prepared.txn_id):
         case Committed(is_earlier=False) as done:
@@ -303,7 +303,7 @@ def _attempt(
 
 
 def is_certain_refusal(error: BaseException) -> bool:
-    """Whether a commit that failed with `error` does not stand, and never will."""
+    """Whether a commit that failed with `error` is not in the log, and never will be."""
     if isinstance(error, errors.StorageError):
         return isinstance(error, errors.NothingWrittenError)
     return isinstance(error, errors.DeltaError) and not isinstance(
@@ -365,6 +365,6 @@ def _read_commit(store: LogStore, version: int) -> WinningCommit | None:
 def _earlier(done: Committed, prepared: PreparedCommit, store: LogStore, attempts: int) -> Written:
     """A commit that an earlier attempt wrote: its content is that in the log."""
     path = commit_path(done.version)
-    with suppress(errors.StorageError):  # it stands, whether or not it can be read now
+    with suppress(errors.StorageError):  # it succeeded, whether or not it can be read now
         done = replace(done, actions=tuple(actions_from_json(path, store.read(path))))
     return Written(committed=done, prepared=prepared, data=None, attempts=attempts)

@@ -68,7 +68,7 @@ class OptimisticTransaction:
     """One read of a table and at most one commit to it.
 
     `snapshot` is None for a table that does not exist yet: the commit then creates it.  After a
-    CommitStateUnknownError the same commit may be tried again: one that stands is recognised.
+    CommitStateUnknownError the same commit may be tried again: one in the log is recognised.
     """
 
     def __init__(
@@ -406,7 +406,7 @@ class OptimisticTransaction:
     def _log_stats(self, written: Written, tally: Tally | None) -> None:
         if not stats_logger.isEnabledFor(logging.INFO):
             return
-        # The commit stands, whatever a logging handler or filter raises.
+        # The commit is done, whatever a logging handler or filter raises.
         with suppress(Exception):
             log_commit(
                 written.prepared,

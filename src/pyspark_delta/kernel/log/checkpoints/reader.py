@@ -148,7 +148,7 @@ class CheckpointSource(ColumnSource):
         if self._num_rows is None:
             self._num_rows = num_rows
         elif num_rows != self._num_rows:
-            # Each column determines anew which rows are adds, and one of them may be damaged.
+            # Each column determines by itself which rows are adds, and one of them may be damaged.
             raise _malformed(self._path, "its columns do not agree on the number of adds")
 
 

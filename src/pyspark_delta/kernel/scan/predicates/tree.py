@@ -1,7 +1,7 @@
 """The tree of predicates on rows, and functions on it that need no data.
 
 Predicates are three-valued, as in SQL: true, false, or null, and only true selects a row.
-`Unknown` stands for an unsupported part: it may be anything, so no file is skipped because of it.
+`Unknown` replaces an unsupported part: it may be anything, so no file is skipped because of it.
 `binding` checks types and names against a schema; `evaluation` evaluates rows, `skipping` files;
 `sql` parses the text form.
 

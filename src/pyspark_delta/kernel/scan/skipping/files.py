@@ -219,7 +219,7 @@ def _may_compare(
     op: str, lower: pa.Array, upper: pa.Array, value: pa.Scalar, *, hides_nan: bool
 ) -> pa.BooleanArray | None:
     """Mask of files with a value that may compare so; None when bounds prove nothing."""
-    # Parquet leaves NaN out of its statistics, and some writers take theirs from there. NaN is
+    # Parquet leaves NaN out of its statistics, and some writers copy them from there. NaN is
     # larger than every other number, so an upper bound of floats proves nothing about it.
     is_nan = hides_nan and pc.is_nan(value).as_py()
     match op:
