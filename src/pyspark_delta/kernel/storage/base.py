@@ -69,10 +69,8 @@ class LogStore(ABC):
     has_links: ClassVar[bool] = False
     """Whether a name may be a symbolic link."""
 
-    @property
-    @abstractmethod
-    def root_uri(self) -> str:
-        """The root's absolute URI: percent-encoded once, no trailing slash, no credentials."""
+    root_uri: str
+    """The root's absolute URI: percent-encoded once, no trailing slash, no credentials."""
 
     @abstractmethod
     def read(self, path: str) -> bytes:

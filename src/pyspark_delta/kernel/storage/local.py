@@ -92,12 +92,7 @@ class LocalStore(LogStore):
         self._root = os.path.abspath(root)
         self._prefix = self._root.rstrip("/") + "/"
         self._fsync = fsync
-        self._root_uri = absolute_uri("file", "", self._root)
-
-    @property
-    def root_uri(self) -> str:
-        """`file://` and the absolute path."""
-        return self._root_uri
+        self.root_uri = absolute_uri("file", "", self._root)
 
     @property
     def root_path(self) -> str:
@@ -140,7 +135,7 @@ class LocalStore(LogStore):
                 return False
 
     def list_from(self, start: str) -> list[FileInfo]:
-        directory, least = split_start(start, self._root_uri)
+        directory, least = split_start(start, self.root_uri)
         prefix = f"{directory}/" if directory else ""
         infos = []
         with self._translated("list", start):
@@ -162,7 +157,7 @@ class LocalStore(LogStore):
         return infos
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
-        directory = check_directory(prefix, self._root_uri)
+        directory = check_directory(prefix, self.root_uri)
         if directory and self.crosses_link(directory):
             return
         pending = [f"{directory}/" if directory else ""]
@@ -290,14 +285,14 @@ class LocalStore(LogStore):
         return False
 
     def _readable(self, path: str) -> str:
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         if not _is_log_file(path):
             self._check_contained(path, path)
         return self._prefix + path
 
     def _writable(self, path: str) -> str:
         """As `_readable`, but the last name is replaced or removed, not followed."""
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         parent = path.rpartition("/")[0]
         if parent:
             self._check_contained(parent, path)
@@ -306,7 +301,7 @@ class LocalStore(LogStore):
     def _check_contained(self, followed: str, path: str) -> None:
         if not self.contains(followed):
             raise errors.UnsafePathError(
-                "DELTA_UNSAFE_PATH", path=path, table=self._root_uri, reason=LINK_OUT
+                "DELTA_UNSAFE_PATH", path=path, table=self.root_uri, reason=LINK_OUT
             )
 
     @contextmanager
