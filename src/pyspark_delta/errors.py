@@ -21,8 +21,8 @@ DeltaError                                       condition, parameters, sqlstate
 ├── JobFailedError                               correct the cause, run the command again
 ├── CommitStateUnknownError                      keep the files, look into the log
 ├── TooManyAttemptsError                         try again later
-├── PostCommitHookError                          nothing: the commit stands
-├── StreamError                                  restart, allow the change, or begin anew
+├── PostCommitHookError                          nothing: the commit succeeded
+├── StreamError                                  restart, allow the change, or start again
 ├── ChangeFeedError                              request another range of changes
 ├── DeltaConcurrentModificationException         read again and repeat
 │   ├── ConcurrentWriteException
@@ -40,7 +40,7 @@ DeltaError                                       condition, parameters, sqlstate
     └── UnsupportedSchemeError
 
 An error has a *condition* (delta-spark's error class), the parameters that delta-spark gives it,
-an SQLSTATE and one sentence on what to do.  The Python class stands for the way to recover, the
+an SQLSTATE and one sentence on what to do.  The Python class shows the way to recover, the
 condition names what happened; `conditions.json` has the conditions, SQLSTATEs and sentences.
 
 A class in parentheses is the builtin that the error also inherits from.  Raised by methods of
@@ -179,7 +179,8 @@ class InvalidPredicateError(DeltaError, ValueError):
 class CommitStateUnknownError(DeltaError):
     """The store did not report whether the commit was written, and cannot be queried now.
 
-    Keep the data files: the commit may stand.  Look for `txnId` in the log once the store answers.
+    Keep the data files: the commit may have succeeded.  Look for `txnId` in the log once the store
+    answers.
     """
 
 
@@ -203,7 +204,7 @@ class OperationNotAllowedError(DeltaError):
 
 
 class StreamError(DeltaError):
-    """The stream cannot continue: its condition names the recovery (restart, allow, begin anew).
+    """The stream cannot continue: its condition names the recovery (restart, allow, start again).
 
     Causes: a checkpoint of another table, missing commits, changed rows, a changed schema.
     """

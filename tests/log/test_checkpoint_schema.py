@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 
-from pyspark_delta.kernel.log.arrow_types import arrow_type
+from pyspark_delta.kernel.log.arrow_types import log_arrow_type
 from pyspark_delta.kernel.log.checkpoints.schema import (
     add_type,
     checkpoint_schema,
@@ -87,7 +87,7 @@ def test_names_are_the_physical_ones_under_column_mapping() -> None:
         )
     )
     table = metadata(mapped, ["p"], {"delta.columnMapping.mode": "name"})
-    assert arrow_type(physical_partition_schema(table)) == pa.struct([("col-2", pa.int32())])
+    assert log_arrow_type(physical_partition_schema(table)) == pa.struct([("col-2", pa.int32())])
     assert stats_type(table, Protocol()).field("minValues").type == pa.struct(
         [("col-1", pa.int64())]
     )

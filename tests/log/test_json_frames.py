@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_delta.errors import CorruptLogError
-from pyspark_delta.kernel.log.frames import by_line as json_frames
+from pyspark_delta.kernel.log.frames import json_frames
 from pyspark_delta.kernel.log.frames.action_frame import ActionFrame
-from pyspark_delta.kernel.log.frames.by_arrow import frame_by_arrow
-from pyspark_delta.kernel.log.frames.by_line import frame_from_json, frames_from_commits
 from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
+from pyspark_delta.kernel.log.frames.json_frames import (
+    frame_by_arrow,
+    frame_from_json,
+    frames_from_commits,
+)
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol, SetTransaction
 from tests.support.log_builder import add, metadata, remove
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pyspark_delta.kernel.log.checkpoints.parsed_columns import (
     parse_partition_values,
-    parse_stats,
+    typed_stats,
 )
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
@@ -64,7 +64,7 @@ GOOD = json.dumps(
 
 
 def parsed(*texts: str | None) -> list[Any]:
-    return parse_stats(pa.array(texts, pa.string()), WANTED).to_pylist()  # type: ignore[no-any-return]
+    return typed_stats(pa.array(texts, pa.string()), WANTED).to_pylist()  # type: ignore[no-any-return]
 
 
 def bound(name: str, raw: str) -> Any:
@@ -138,7 +138,7 @@ def test_nan_is_kept_as_such() -> None:
 
 def test_a_year_beyond_pythons_is_kept() -> None:
     stats = pa.array(['{"minValues":{"day":"+10000-01-01"}}'])
-    days = parse_stats(stats, WANTED).field("minValues").field("day")
+    days = typed_stats(stats, WANTED).field("minValues").field("day")
     assert days.cast(pa.int32()).to_pylist() == [2932897]
 
 

@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_delta.kernel.log.frames.action_frame import ActionFrame, have_no_key_in_common
-from pyspark_delta.kernel.log.frames.by_line import frames_from_commits
 from pyspark_delta.kernel.log.frames.file_actions import (
     ADD_SCHEMA,
     REMOVE_SCHEMA,
     canonical_paths,
     file_key,
 )
-from pyspark_delta.kernel.log.replay import FileState, replay
-from pyspark_delta.kernel.protocol.actions import AddFile, RemoveFile
+from pyspark_delta.kernel.log.frames.json_frames import frames_from_commits
+from pyspark_delta.kernel.log.replay import FileState, TableState, replay
+from pyspark_delta.kernel.protocol.actions import AddFile, DomainMetadata, RemoveFile
+from pyspark_delta.kernel.protocol.domains import tombstone
 from tests.support.log_builder import add, remove
 
 ROOT = "memory:///t"
@@ -135,3 +136,16 @@ def test_keys_are_compared_whole_where_their_last_bytes_agree(
         others=(),
     )
     assert have_no_key_in_common([frame]) == is_distinct
+
+
+def test_the_newest_entry_of_a_domain_counts_and_removed_ones_vanish() -> None:
+    a = DomainMetadata(domain="a", configuration="1")
+    b = DomainMetadata(domain="b", configuration="1")
+    newer = DomainMetadata(domain="a", configuration="2")
+
+    def live(*actions: DomainMetadata) -> dict[str, DomainMetadata]:
+        return TableState().apply(actions).live_domains
+
+    assert live(a, b, newer) == {"a": newer, "b": b}
+    assert live(a, b, tombstone(a)) == {"b": b}
+    assert live(tombstone(a), newer) == {"a": newer}

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_delta.kernel.log.checkpoints.parsed_columns import parse_stats
+from pyspark_delta.kernel.log.checkpoints.parsed_columns import typed_stats
 from pyspark_delta.kernel.log.checkpoints.stats_text import stats_texts
 
 BOUNDS = pa.struct(
@@ -69,7 +69,7 @@ def test_every_value_reads_back_as_itself(rows: list[Any]) -> None:
     typed = pa.array(rows, STATS)
     texts = stats_texts(typed)
     assert [text is None for text in texts.to_pylist()] == [row is None for row in rows]
-    read = parse_stats(texts, STATS)
+    read = typed_stats(texts, STATS)
     assert repr(read.cast(PLAIN).to_pylist()) == repr(typed.cast(PLAIN).to_pylist())
 
 
@@ -82,7 +82,7 @@ def test_text_is_json_without_nulls() -> None:
         '{"minValues":{"x":"-Infinity","t":"0001-01-01T00:00:00.000000Z"},"tightBounds":true}',
         '{"minValues":{"small":-0.00000000000000000001,"n":"2024-01-01T00:00:00.123456"}}',
     ]
-    again = stats_texts(parse_stats(pa.array(texts), STATS)).to_pylist()
+    again = stats_texts(typed_stats(pa.array(texts), STATS)).to_pylist()
     assert [text and json.loads(text) for text in again] == [
         text and json.loads(text) for text in texts
     ]

@@ -41,7 +41,9 @@ def vector_of(row: dict[str, Any]) -> DeletionVector:
 
 
 def changed(*, is_partitioned: bool = False, has_stats: bool = True) -> ChangedFiles:
-    return ChangedFiles(read_deletion_vector, is_partitioned=is_partitioned, has_stats=has_stats)
+    return ChangedFiles(
+        read=read_deletion_vector, is_partitioned=is_partitioned, has_stats=has_stats
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ def test_a_vector_is_read_once_although_two_versions_tell_it() -> None:
         asked.append(descriptor)
         return read_deletion_vector(descriptor)
 
-    files = ChangedFiles(read, is_partitioned=False)
+    files = ChangedFiles(read=read, is_partitioned=False)
     for version in range(1, 6):
         old, new = (file("f", list(range(count)) or None) for count in (version - 1, version))
         files.take(FileRun(version=version, rows=[old, new], kinds=("remove", "add")))

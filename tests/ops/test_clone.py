@@ -26,7 +26,6 @@ from pyspark_delta.kernel.ops.clone import (
     define_clone,
     replacing_files,
 )
-from pyspark_delta.kernel.protocol.operations import clone
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from tests.support.tables import append, create_table, delete_positions, new_table, table_log
 
@@ -58,7 +57,11 @@ def cloned(
     domains = define_clone(txn, source, properties or {}, new_id="new")
     files = cloned_files(snapshot, plain_location(snapshot.store.root_uri))
     check_clone_files(txn, files)
-    commit_clone(txn, iter([*add_files(files), *domains]), source, clone("source", source.version))
+    commit_clone(
+        txn,
+        iter([*add_files(files), *domains]),
+        source,
+    )
     return log
 
 
@@ -105,7 +108,11 @@ def test_a_clone_that_was_left_behind_becomes_one_of_another_version(tmp_path: P
     define_clone(txn, source_of(newer), {}, new_id="other", replaces_files=True)
     files = cloned_files(newer, plain_location(newer.store.root_uri))
     actions = list(replacing_files(txn, add_files(files)))
-    commit_clone(txn, iter(actions), source_of(newer), clone("source", newer.version))
+    commit_clone(
+        txn,
+        iter(actions),
+        source_of(newer),
+    )
     assert rows(log, source) == rows(source) == [2, 3, 5]
     assert sorted(type(action).__name__ for action in actions) == [
         "AddFile",

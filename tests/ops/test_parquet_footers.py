@@ -26,7 +26,7 @@ from pyspark_delta.kernel.ops.footers.parquet import (
     FooterBlock,
     StatsRequest,
     footer_blocks,
-    read_footers,
+    read_footer_block,
     read_local_tail,
     unpickled_block,
 )
@@ -76,7 +76,7 @@ def _written(path: Path, table: pa.Table, created_by: bytes | None = None, **opt
 
 def _read(*paths: Path, request: StatsRequest | None = EVERYTHING) -> FooterBlock:
     files = [(str(path), path.stat().st_size) for path in paths]
-    return read_footers(files, read_local_tail, request)
+    return read_footer_block(files, read_local_tail, request)
 
 
 def _stats(path: Path, **columns: DataType) -> FileStats:
@@ -321,7 +321,7 @@ def test_a_broken_footer_is_a_problem_of_its_file_alone(folder: Path, data: byte
     good = _written(folder / "good", pa.table({"a": [1]}))
     missing = folder / "missing"
     files = [(str(bad), len(data)), (str(good), good.stat().st_size), (str(missing), 100)]
-    block = read_footers(files, read_local_tail, EVERYTHING)
+    block = read_footer_block(files, read_local_tail, EVERYTHING)
     assert [footer.problem is None for footer in block.files] == [False, True, False]
     assert [footer.is_corrupt for footer in block.files] == [True, False, False]
 

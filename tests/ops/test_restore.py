@@ -16,7 +16,7 @@ from pyspark_delta.kernel.protocol.actions import AddFile, RemoveFile
 from pyspark_delta.kernel.protocol.domains import clustering_columns, clustering_domain
 from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.protocol.identity_columns import identity_info, with_identity
-from pyspark_delta.kernel.protocol.operations import restore
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
 from pyspark_delta.kernel.scan.locations import Locations
@@ -46,7 +46,7 @@ def restored(log: DeltaLog, version: int, *, allow_downgrade: bool = False) -> d
     target = log.snapshot_at(version)
     plan = plan_restore(txn.snapshot, target, allow_downgrade=allow_downgrade)
     check_files_exist(plan, Locations(log.store))
-    commit_restore(txn, plan, restore(version=version))
+    commit_restore(txn, plan, operation("RESTORE", version=version, timestamp=None))
     return plan.metrics
 
 
@@ -243,5 +243,5 @@ def test_whoever_is_faster_stops_a_restore(table_path: Path) -> None:
     plan = plan_restore(txn.snapshot, log.snapshot_at(1))
     append(log, ids(3))
     with pytest.raises(ConcurrentWriteException):
-        commit_restore(txn, plan, restore(version=1))
+        commit_restore(txn, plan, operation("RESTORE", version=1, timestamp=None))
     assert rows(log) == [1, 2, 3]

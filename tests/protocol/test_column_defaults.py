@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_delta.errors import OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.column_defaults import (
-    FEATURE,
+    DEFAULTS_FEATURE,
     check_added_columns,
     check_defaults,
     current_default,
@@ -33,7 +33,7 @@ def test_the_value_for_older_rows_is_never_stored() -> None:
 
 def test_a_default_needs_its_feature() -> None:
     schema = StructType((with_default(X, "1"),))
-    check_defaults(schema, {FEATURE}, command="CREATE TABLE")
+    check_defaults(schema, {DEFAULTS_FEATURE}, command="CREATE TABLE")
     check_defaults(StructType((X,)), (), command="CREATE TABLE")
     with pytest.raises(OperationNotAllowedError) as caught:
         check_defaults(schema, {"appendOnly"}, command="CREATE TABLE")
@@ -52,7 +52,7 @@ def test_an_added_column_brings_no_default() -> None:
 
 def test_a_variant_defaults_to_null_alone() -> None:
     variant = StructField("v", VARIANT)
-    check_defaults(StructType((with_default(variant, " NULL "),)), {FEATURE}, command="x")
+    check_defaults(StructType((with_default(variant, " NULL "),)), {DEFAULTS_FEATURE}, command="x")
     with pytest.raises(SchemaError) as caught:
         with_default(variant, "parse_json('1')")
     assert caught.value.condition == "DELTA_INVALID_COLUMN_DEFAULT"

@@ -11,7 +11,6 @@ from pyspark_delta.kernel.protocol.domains import (
     check_domains,
     clustering_columns,
     clustering_domain,
-    live_domains,
     row_id_high_water_mark,
     row_tracking_domain,
     tombstone,
@@ -20,14 +19,6 @@ from pyspark_delta.kernel.protocol.domains import (
 
 def domain(name: str, configuration: str = "{}", removed: bool = False) -> DomainMetadata:
     return DomainMetadata(domain=name, configuration=configuration, removed=removed)
-
-
-def test_the_newest_entry_of_a_domain_counts_and_removed_ones_vanish() -> None:
-    a, b = domain("a", "1"), domain("b", "1")
-    newer = domain("a", "2")
-    assert live_domains([a, b, newer]) == {"a": newer, "b": b}
-    assert live_domains([a, b, tombstone(a)]) == {"b": b}
-    assert live_domains([tombstone(a), newer]) == {"a": newer}
 
 
 def test_a_tombstone_keeps_the_configuration() -> None:

@@ -5,7 +5,7 @@ import pytest
 from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.protocol.column_defaults import with_default
 from pyspark_delta.kernel.protocol.generated_columns import (
-    check_generated_columns,
+    check_generation,
     generated_columns,
     generation_expression,
     with_generation_expression,
@@ -22,7 +22,7 @@ def test_a_generated_column_is_one_with_an_expression() -> None:
     assert generated_columns(schema) == (Y,)
     assert generation_expression(Y) == "x + 1"
     assert generation_expression(X) is None
-    check_generated_columns(schema)
+    check_generation(schema)
 
 
 def test_a_generated_column_can_become_plain_again() -> None:
@@ -36,12 +36,12 @@ def test_an_identity_column_cannot_be_generated() -> None:
     assert caught.value.condition == "DELTA_IDENTITY_COLUMNS_WITH_GENERATED_EXPRESSION"
     both = identity.with_metadata_items({"delta.generationExpression": "1"})
     with pytest.raises(SchemaError):
-        check_generated_columns(StructType((both,)))
+        check_generation(StructType((both,)))
 
 
 def test_a_generated_column_has_no_default() -> None:
     with pytest.raises(SchemaError) as caught:
-        check_generated_columns(StructType((X, with_default(Y, "0"))))
+        check_generation(StructType((X, with_default(Y, "0"))))
     assert caught.value.condition == "DELTA_INVALID_COLUMN_DEFAULT"
 
 
@@ -49,5 +49,5 @@ def test_a_generated_column_has_no_default() -> None:
 def test_a_generated_column_needs_an_expression(expression: object) -> None:
     broken = X.with_metadata_items({"delta.generationExpression": expression})
     with pytest.raises(SchemaError) as caught:
-        check_generated_columns(StructType((broken,)))
+        check_generation(StructType((broken,)))
     assert caught.value.condition == "DELTA_EXPRESSIONS_NOT_FOUND_IN_GENERATED_COLUMN"

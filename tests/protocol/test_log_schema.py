@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pyspark_delta.kernel.protocol.action_parts import JobInfo, NotebookInfo
 from pyspark_delta.kernel.protocol.actions import ACTIONS, CommitInfo
-from pyspark_delta.kernel.protocol.log_schema import log_schema, tree_string
+from pyspark_delta.kernel.protocol.log_schema import log_schema
 from pyspark_delta.kernel.protocol.types import (
     BOOLEAN,
     INTEGER,
@@ -18,6 +18,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructType,
 )
 from tests.support.schemas import field, struct
+from tests.support.tree_string import tree_string
 
 # What `Action.logSchema.printTreeString` printed before any table feature existed.
 FIRST_TREE = """\

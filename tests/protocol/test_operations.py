@@ -41,12 +41,16 @@ TABLE = (
             '{"mode":"Overwrite","isDynamicPartitionOverwrite":true,"replaceUsingCols":"(a,`b`)"}',
         ),
         (
-            op.streaming_update("Append", "q-1", 7),
+            op.operation("STREAMING UPDATE", outputMode="Append", queryId="q-1", epochId="7"),
             "STREAMING UPDATE",
             '{"outputMode":"Append","queryId":"q-1","epochId":"7"}',
         ),
-        (op.delete(["(id = 1)"]), "DELETE", '{"predicate":"[\\"(id = 1)\\"]"}'),
-        (op.update([]), "UPDATE", '{"predicate":"[]"}'),
+        (
+            op.operation("DELETE", predicate=["(id = 1)"]),
+            "DELETE",
+            '{"predicate":"[\\"(id = 1)\\"]"}',
+        ),
+        (op.operation("UPDATE", predicate=[]), "UPDATE", '{"predicate":"[]"}'),
         (
             op.merge(
                 ["(t.id = s.id)"],
@@ -61,23 +65,23 @@ TABLE = (
             '"notMatchedBySourcePredicates":'
             '"[{\\"predicate\\":\\"(id < 10)\\",\\"actionType\\":\\"delete\\"}]"}',
         ),
-        (op.truncate(), "TRUNCATE", "{}"),
-        (op.create_table(METADATA, is_managed=False), "CREATE TABLE", TABLE + "}"),
+        (op.operation("TRUNCATE"), "TRUNCATE", "{}"),
+        (op.define_table("create", METADATA, is_managed=False), "CREATE TABLE", TABLE + "}"),
         (
-            op.create_table(METADATA, is_managed=False, as_select=True),
+            op.define_table("create", METADATA, is_managed=False, as_select=True),
             "CREATE TABLE AS SELECT",
             TABLE + "}",
         ),
         (
-            op.replace_table(METADATA, is_managed=False, or_create=False),
+            op.define_table("replace", METADATA, is_managed=False),
             "REPLACE TABLE",
             TABLE + "}",
         ),
         (
-            op.replace_table(
+            op.define_table(
+                "create or replace",
                 METADATA,
                 is_managed=False,
-                or_create=True,
                 as_select=True,
                 isV1SaveAsTableOverwrite=True,
             ),
@@ -89,36 +93,62 @@ TABLE = (
             "OPTIMIZE",
             '{"predicate":"[]","zOrderBy":"[\\"a\\"]","clusterBy":"[]","auto":false}',
         ),
-        (op.reorg(["p = 1"]), "REORG", '{"predicate":"[\\"p = 1\\"]","applyPurge":true}'),
         (
-            op.vacuum_start(retention_check=True, default_retention_ms=604800000),
+            op.operation("REORG", predicate=["p = 1"], applyPurge=True),
+            "REORG",
+            '{"predicate":"[\\"p = 1\\"]","applyPurge":true}',
+        ),
+        (
+            op.operation(
+                "VACUUM START",
+                retentionCheckEnabled=True,
+                defaultRetentionMillis=604800000,
+                specifiedRetentionMillis=None,
+            ),
             "VACUUM START",
             '{"retentionCheckEnabled":true,"defaultRetentionMillis":604800000}',
         ),
-        (op.vacuum_end("COMPLETED"), "VACUUM END", '{"status":"COMPLETED"}'),
+        (op.operation("VACUUM END", status="COMPLETED"), "VACUUM END", '{"status":"COMPLETED"}'),
         (
-            op.convert(
-                num_files=3, partitioned_by=["p"], collect_stats=True, source_format="parquet"
+            op.operation(
+                "CONVERT",
+                numFiles=3,
+                partitionedBy=["p"],
+                collectStats=True,
+                catalogTable=None,
+                sourceFormat="parquet",
             ),
             "CONVERT",
             '{"numFiles":3,"partitionedBy":"[\\"p\\"]","collectStats":true,'
             '"sourceFormat":"parquet"}',
         ),
-        (op.restore(version=1), "RESTORE", '{"version":1,"timestamp":null}'),
-        (op.restore(timestamp="2021"), "RESTORE", '{"version":null,"timestamp":"2021"}'),
-        (op.clone("delta.`/x`", 4), "CLONE", '{"source":"delta.`/x`","sourceVersion":4}'),
         (
-            op.set_table_properties({"a": "b"}),
+            op.operation("RESTORE", version=1, timestamp=None),
+            "RESTORE",
+            '{"version":1,"timestamp":null}',
+        ),
+        (
+            op.operation("RESTORE", version=None, timestamp="2021"),
+            "RESTORE",
+            '{"version":null,"timestamp":"2021"}',
+        ),
+        (
+            op.operation("CLONE", source="delta.`/x`", sourceVersion=4),
+            "CLONE",
+            '{"source":"delta.`/x`","sourceVersion":4}',
+        ),
+        (
+            op.operation("SET TBLPROPERTIES", properties={"a": "b"}),
             "SET TBLPROPERTIES",
             '{"properties":"{\\"a\\":\\"b\\"}"}',
         ),
         (
-            op.unset_table_properties(["a"], if_exists=True),
+            op.operation("UNSET TBLPROPERTIES", properties=["a"], ifExists=True),
             "UNSET TBLPROPERTIES",
             '{"properties":"[\\"a\\"]","ifExists":true}',
         ),
         (
-            op.add_columns(
+            op.added_columns(
                 [((), field("a", LONG, comment="c"), None), (("s",), field("b", LONG), "FIRST")]
             ),
             "ADD COLUMNS",
@@ -128,12 +158,12 @@ TABLE = (
             '\\"metadata\\":{}},\\"position\\":\\"FIRST\\"}]"}',
         ),
         (
-            op.drop_columns([["a"], ["s", "x.y"]]),
+            op.operation("DROP COLUMNS", columns=["a", "s.`x.y`"]),
             "DROP COLUMNS",
             '{"columns":"[\\"a\\",\\"s.`x.y`\\"]"}',
         ),
         (
-            op.rename_column(["s", "a"], ["s", "b"]),
+            op.operation("RENAME COLUMN", oldColumnPath="s.a", newColumnPath="s.b"),
             "RENAME COLUMN",
             '{"oldColumnPath":"s.a","newColumnPath":"s.b"}',
         ),
@@ -149,31 +179,50 @@ TABLE = (
             '{"columns":"[{\\"name\\":\\"a\\",\\"type\\":\\"long\\",\\"nullable\\":true,'
             '\\"metadata\\":{}}]"}',
         ),
-        (op.add_constraint("c", "a > 1"), "ADD CONSTRAINT", '{"name":"c","expr":"a > 1"}'),
-        (op.drop_constraint("c", None), "DROP CONSTRAINT", '{"name":"c","existed":"false"}'),
         (
-            op.drop_constraint("c", "a > 1"),
+            op.operation("ADD CONSTRAINT", name="c", expr="a > 1"),
+            "ADD CONSTRAINT",
+            '{"name":"c","expr":"a > 1"}',
+        ),
+        (
+            op.operation("DROP CONSTRAINT", name="c", expr=None, existed="false"),
+            "DROP CONSTRAINT",
+            '{"name":"c","existed":"false"}',
+        ),
+        (
+            op.operation("DROP CONSTRAINT", name="c", expr="a > 1", existed="true"),
             "DROP CONSTRAINT",
             '{"name":"c","expr":"a > 1","existed":"true"}',
         ),
         (
-            op.cluster_by([], ["a", "b"]),
+            op.operation("CLUSTER BY", oldClusteringColumns="", newClusteringColumns="a,b"),
             "CLUSTER BY",
             '{"oldClusteringColumns":"","newClusteringColumns":"a,b"}',
         ),
         (
-            op.drop_feature("v2Checkpoint", truncate_history=False),
+            op.operation("DROP FEATURE", featureName="v2Checkpoint", truncateHistory=False),
             "DROP FEATURE",
             '{"featureName":"v2Checkpoint","truncateHistory":false}',
         ),
         (
-            op.upgrade_protocol(Protocol(min_reader_version=1, min_writer_version=3)),
+            op.operation(
+                "UPGRADE PROTOCOL",
+                newProtocol=Protocol(min_reader_version=1, min_writer_version=3).to_json_value(),
+            ),
             "UPGRADE PROTOCOL",
             '{"newProtocol":"{\\"minReaderVersion\\":1,\\"minWriterVersion\\":3}"}',
         ),
-        (op.row_tracking_backfill(0), "ROW TRACKING BACKFILL", '{"batchId":"0"}'),
-        (op.row_tracking_backfill(1, undo=True), "ROW TRACKING UNBACKFILL", '{"batchId":"1"}'),
-        (op.compute_stats(), "COMPUTE STATS", '{"predicate":"[]"}'),
+        (
+            op.operation("ROW TRACKING BACKFILL", batchId="0"),
+            "ROW TRACKING BACKFILL",
+            '{"batchId":"0"}',
+        ),
+        (
+            op.operation("ROW TRACKING UNBACKFILL", batchId="1"),
+            "ROW TRACKING UNBACKFILL",
+            '{"batchId":"1"}',
+        ),
+        (op.operation("COMPUTE STATS", predicate=[]), "COMPUTE STATS", '{"predicate":"[]"}'),
         (op.operation("Empty Commit"), "Empty Commit", "{}"),
     ],
     ids=lambda value: value if isinstance(value, str) and value.isupper() else "",
@@ -190,15 +239,15 @@ def test_parameters_are_written_as_delta_spark_writes_them(
     ("operation", "changes_data"),
     [
         (op.write("Append"), True),
-        (op.streaming_update("Complete", "q", 0), True),
-        (op.delete([]), True),
-        (op.create_table(METADATA, is_managed=True), False),
-        (op.create_table(METADATA, is_managed=True, as_select=True), True),
-        (op.replace_table(METADATA, is_managed=True, or_create=True), True),
-        (op.restore(version=0), True),
+        (op.operation("STREAMING UPDATE", outputMode="Complete", queryId="q", epochId="0"), True),
+        (op.operation("DELETE", predicate=[]), True),
+        (op.define_table("create", METADATA, is_managed=True), False),
+        (op.define_table("create", METADATA, is_managed=True, as_select=True), True),
+        (op.define_table("create or replace", METADATA, is_managed=True), True),
+        (op.operation("RESTORE", version=0, timestamp=None), True),
         (op.optimize(), False),
-        (op.set_table_properties({}), False),
-        (op.vacuum_end("FAILED"), False),
+        (op.operation("SET TBLPROPERTIES", properties={}), False),
+        (op.operation("VACUUM END", status="FAILED"), False),
     ],
 )
 def test_an_operation_says_whether_rows_change(operation: op.Operation, changes_data: bool) -> None:

@@ -11,7 +11,6 @@ from pyspark_delta.kernel.protocol.paths import (
     LogName,
     checksum_path,
     classic_checkpoint_path,
-    commit_name,
     commit_path,
     compacted_path,
     multipart_checkpoint_path,
@@ -79,7 +78,6 @@ def test_names_and_paths_read_back_as_what_they_were_made_of(version: int) -> No
         assert path.startswith("_delta_log/")
         return parse_log_name(path.rpartition("/")[2])
 
-    assert parse_log_name(commit_name(version)) == LogName(kind=LogFileKind.COMMIT, version=version)
     assert parsed(commit_path(version)) == LogName(kind=LogFileKind.COMMIT, version=version)
     assert parsed(checksum_path(version)) == LogName(kind=LogFileKind.CHECKSUM, version=version)
     assert parsed(classic_checkpoint_path(version)) == LogName(
@@ -98,7 +96,7 @@ def test_names_and_paths_read_back_as_what_they_were_made_of(version: int) -> No
 
 @given(VERSIONS, VERSIONS)
 def test_names_sort_as_versions_do(one: int, other: int) -> None:
-    assert (commit_name(one) < commit_name(other)) == (one < other)
+    assert (commit_path(one) < commit_path(other)) == (one < other)
 
 
 def test_sidecars_have_a_directory_of_their_own() -> None:

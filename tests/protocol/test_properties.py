@@ -12,7 +12,7 @@ from pyspark_delta.kernel.protocol import properties as p
 from pyspark_delta.kernel.protocol.properties import (
     PROPERTIES,
     canonical_key,
-    check_retention,
+    check_retention_periods,
     property_value,
     validate_properties,
 )
@@ -246,7 +246,7 @@ def test_a_table_that_breaks_the_retention_rule_already_takes_other_changes() ->
     existing = {"delta.logRetentionDuration": "1 day"}
     validate_properties({"delta.appendOnly": "true"}, existing=existing)
     with pytest.raises(PropertyError):
-        check_retention(existing)
+        check_retention_periods(existing)
 
 
 def test_columns_are_paths_with_unusual_names_in_backticks() -> None:

@@ -18,7 +18,7 @@ from pyspark_delta.kernel.protocol.row_tracking import (
     assign_row_ids,
     assigns_row_ids,
     check_properties,
-    is_enabled,
+    is_row_tracking_enabled,
     materialized_columns,
     reassign_row_ids,
     with_materialized_columns,
@@ -131,10 +131,10 @@ def test_ids_are_given_wherever_the_feature_is_supported() -> None:
 
 
 def test_ids_are_relied_on_only_where_they_are_enabled() -> None:
-    assert not is_enabled(SUPPORTED, Metadata(id="t"))
-    assert is_enabled(SUPPORTED, Metadata(id="t", configuration=ON))
+    assert not is_row_tracking_enabled(SUPPORTED, Metadata(id="t"))
+    assert is_row_tracking_enabled(SUPPORTED, Metadata(id="t", configuration=ON))
     with pytest.raises(CorruptLogError) as caught:
-        is_enabled(Protocol(), Metadata(id="t", configuration=ON))
+        is_row_tracking_enabled(Protocol(), Metadata(id="t", configuration=ON))
     assert caught.value.condition == "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH"
 
 

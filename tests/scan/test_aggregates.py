@@ -38,11 +38,11 @@ KINDS: dict[str, DataType] = {
     "q": STRING,
 }
 SCHEMA = struct(**KINDS)
-ROWS = Aggregate(AggregateKind.COUNT)
+ROWS = Aggregate(kind=AggregateKind.COUNT)
 
 
 def of(question: str, column: str) -> Aggregate:
-    return Aggregate(AggregateKind(question), column)
+    return Aggregate(kind=AggregateKind(question), column=column)
 
 
 def stats(rows: int | None = 10, nulls: int | None = 0, **bounds: tuple[Any, Any]) -> str:

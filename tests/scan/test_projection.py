@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_delta.errors import SchemaError
+from pyspark_delta.kernel.log.arrow_types import arrow_schema
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
@@ -36,8 +37,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.arrow.projection import ProjectionError, project
-from pyspark_delta.kernel.scan.arrow.types import arrow_schema
+from pyspark_delta.kernel.scan.projection import ProjectionError, file_projection
 
 
 def struct(**columns: DataType) -> StructType:
@@ -60,7 +60,7 @@ def read(
     sink = io.BytesIO()
     pq.write_table(table, sink, store_schema=False)
     file = pq.ParquetFile(sink)
-    projection = project(wanted, file.schema_arrow, mode)
+    projection = file_projection(wanted, file.schema_arrow, mode)
     leaves = list(projection.leaves)
     if not leaves:
         return arrow_schema(wanted).empty_table()
@@ -81,7 +81,7 @@ def test_a_column_that_the_file_lacks_is_null() -> None:
 def test_a_column_that_the_table_does_not_name_is_not_read() -> None:
     table = pa.table({"x": [1], "s": [{"p": 1, "q": 2, "r": 3}], "a": [4]})
     wanted = struct(a=LONG, s=struct(r=LONG))
-    assert project(wanted, table.schema).leaves == (3, 4)
+    assert file_projection(wanted, table.schema).leaves == (3, 4)
     assert read(table, wanted).to_pylist() == [{"a": 4, "s": {"r": 3}}]
 
 
@@ -101,7 +101,7 @@ def test_names_are_found_ignoring_case_unless_one_fits_exactly() -> None:
 def test_two_columns_of_one_name_are_refused() -> None:
     schema = pa.schema([("a", pa.int64()), ("a", pa.int64())])
     with pytest.raises(ProjectionError, match="more than one column a"):
-        project(struct(a=LONG), schema)
+        file_projection(struct(a=LONG), schema)
 
 
 def test_physical_names_are_followed_at_every_level() -> None:
@@ -163,19 +163,19 @@ def test_ids_are_followed_at_every_level_whatever_the_names() -> None:
 def test_a_file_without_ids_is_refused_where_ids_are_needed() -> None:
     wanted = StructType((mapped("a", LONG, "a", 1),))
     with pytest.raises(ProjectionError, match="no field ids"):
-        project(wanted, pa.schema([("a", pa.int64())]), ColumnMappingMode.ID)
+        file_projection(wanted, pa.schema([("a", pa.int64())]), ColumnMappingMode.ID)
 
 
 def test_one_id_for_two_columns_is_refused() -> None:
     field = with_id(pa.field("a", pa.int64()), 1)
     wanted = StructType((mapped("a", LONG, "a", 1),))
     with pytest.raises(ProjectionError, match="more than one"):
-        project(wanted, pa.schema([field, field.with_name("b")]), ColumnMappingMode.ID)
+        file_projection(wanted, pa.schema([field, field.with_name("b")]), ColumnMappingMode.ID)
 
 
 def test_a_mapped_column_without_a_physical_name_is_refused() -> None:
     with pytest.raises(SchemaError) as caught:
-        project(struct(a=LONG), pa.schema([("a", pa.int64())]), ColumnMappingMode.NAME)
+        file_projection(struct(a=LONG), pa.schema([("a", pa.int64())]), ColumnMappingMode.NAME)
     assert caught.value.condition == "DELTA_COLUMN_MAPPING_MISSING_METADATA"
 
 
@@ -222,7 +222,7 @@ def test_lists_of_the_older_two_level_form_are_read() -> None:
     table = pa.table({"l": pa.array([[1, 2], None, []], pa.list_(pa.int64()))})
     pq.write_table(table, sink, use_compliant_nested_type=False, store_schema=False)
     file = pq.ParquetFile(sink)
-    projection = project(struct(l=ArrayType(LONG)), file.schema_arrow)
+    projection = file_projection(struct(l=ArrayType(LONG)), file.schema_arrow)
     (batch,) = file.reader.iter_batches(9, row_groups=[0], column_indices=list(projection.leaves))
     (column,) = projection.columns(batch)
     assert column.to_pylist() == [[1, 2], None, []]
@@ -309,7 +309,7 @@ def test_a_type_that_is_another_altogether_is_refused(
     stored: pa.DataType, wanted: DataType
 ) -> None:
     with pytest.raises(ProjectionError, match="column c is"):
-        project(struct(c=wanted), pa.schema([("c", stored)]))
+        file_projection(struct(c=wanted), pa.schema([("c", stored)]))
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_text_in_a_dictionary_is_read_as_text() -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"c": stored}), sink)  # Arrow's own schema says that it was one
     file = pq.ParquetFile(sink)
-    projection = project(struct(c=STRING), file.schema_arrow)
+    projection = file_projection(struct(c=STRING), file.schema_arrow)
     (batch,) = file.reader.iter_batches(9, row_groups=[0], column_indices=[0])
     assert projection.columns(batch)[0].to_pylist() == ["x", None, "x"]
 
@@ -358,7 +358,7 @@ def test_other_kinds_of_lists_are_read_as_arrays(kind: Any) -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"c": pa.array([[1, 2], None], kind(pa.int32()))}), sink)
     file = pq.ParquetFile(sink)
-    projection = project(struct(c=ArrayType(LONG)), file.schema_arrow)
+    projection = file_projection(struct(c=ArrayType(LONG)), file.schema_arrow)
     (batch,) = file.reader.iter_batches(9, row_groups=[0], column_indices=[0])
     assert projection.columns(batch)[0].to_pylist() == [[1, 2], None]
 
@@ -375,4 +375,4 @@ def test_a_variant_is_its_two_binary_parts() -> None:
 def test_a_shredded_variant_is_refused() -> None:
     parts = pa.struct({"metadata": "binary", "value": "binary", "typed_value": "int64"})
     with pytest.raises(ProjectionError, match="typed_value"):
-        project(struct(v=VARIANT), pa.schema([("v", parts)]))
+        file_projection(struct(v=VARIANT), pa.schema([("v", parts)]))

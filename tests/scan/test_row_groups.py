@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_delta.errors import DataFileError
+from pyspark_delta.kernel.log.arrow_types import arrow_schema
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.types import (
@@ -32,7 +33,6 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.kernel.scan.arrow.types import arrow_schema
 from pyspark_delta.kernel.scan.arrow_reader import read_rows
 from pyspark_delta.kernel.scan.plan import bound_filter
 from pyspark_delta.kernel.scan.predicates.evaluation import evaluate

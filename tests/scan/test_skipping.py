@@ -47,7 +47,7 @@ from pyspark_delta.kernel.scan.predicates.tree import (
     literal,
 )
 from pyspark_delta.kernel.scan.skipping.files import skipping_mask
-from pyspark_delta.kernel.scan.skipping.stats_table import parse_stats, stats_leaves
+from pyspark_delta.kernel.scan.skipping.stats_table import leaf_stats, stats_leaves
 from tests.support.predicate_model import judge, key, parse_for_skipping
 
 SCHEMA = StructType(
@@ -72,7 +72,7 @@ METADATA = Metadata(id="m", schema_string=format_schema(SCHEMA), partition_colum
 def mask(
     predicate: BoundPredicate, stats: list[str | None], partitions: pa.Table | None = None
 ) -> list[bool]:
-    parsed = parse_stats(pa.chunked_array([stats], pa.string()), stats_leaves(predicate, METADATA))
+    parsed = leaf_stats(pa.chunked_array([stats], pa.string()), stats_leaves(predicate, METADATA))
     kept: list[bool] = skipping_mask(predicate, parsed, partitions=partitions).to_pylist()
     return kept
 

@@ -35,8 +35,8 @@ from pyspark_delta.kernel.scan.predicates.literals import cast_text
 from pyspark_delta.kernel.scan.skipping.stats_bounds import Side, bound, struct_bound
 from pyspark_delta.kernel.scan.skipping.stats_table import (
     NUM_RECORDS,
-    Leaf,
-    parse_stats,
+    StatsLeaf,
+    leaf_stats,
     stats_leaves,
     struct_stats,
 )
@@ -46,9 +46,9 @@ MILLISECOND = 1_000
 SECOND = 1_000_000
 
 
-def leaf(data_type: DataType = LONG, *path: str) -> Leaf:
+def leaf(data_type: DataType = LONG, *path: str) -> StatsLeaf:
     place = path or ("x",)
-    return Leaf(path=place, physical_path=place, data_type=data_type, is_ordered=True)
+    return StatsLeaf(path=place, physical_path=place, data_type=data_type, is_ordered=True)
 
 
 def stats_of(low: Any, high: Any, *, nulls: Any = 0, records: Any = 10, name: str = "x") -> str:
@@ -62,8 +62,8 @@ def stats_of(low: Any, high: Any, *, nulls: Any = 0, records: Any = 10, name: st
     )
 
 
-def parsed(texts: list[str | None], *leaves: Leaf) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = parse_stats(
+def parsed(texts: list[str | None], *leaves: StatsLeaf) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = leaf_stats(
         pa.chunked_array([texts], pa.string()), leaves or [leaf()]
     ).to_pylist()
     return rows
@@ -141,7 +141,7 @@ def test_counts_and_bounds_come_out_of_the_json() -> None:
     assert parsed([stats_of(-5, 7, nulls=2)]) == [row]
     spaced = json.dumps(json.loads(stats_of(-5, 7, nulls=2)), indent=2) + "\n"
     assert parsed([spaced, stats_of(-5, 7, nulls=2)]) == [row, row]
-    assert parse_stats(pa.chunked_array([["{}", spaced]]), []).column(NUM_RECORDS).to_pylist() == [
+    assert leaf_stats(pa.chunked_array([["{}", spaced]]), []).column(NUM_RECORDS).to_pylist() == [
         None,
         10,
     ]
@@ -149,7 +149,7 @@ def test_counts_and_bounds_come_out_of_the_json() -> None:
 
 def test_no_files_are_no_trouble() -> None:
     assert parsed([]) == []
-    assert parse_stats(pa.chunked_array([], pa.string()), [leaf(DATE)]).num_rows == 0
+    assert leaf_stats(pa.chunked_array([], pa.string()), [leaf(DATE)]).num_rows == 0
     assert struct_stats(pa.chunked_array([], pa.struct([])), [leaf(DATE)]).num_rows == 0
 
 
@@ -207,7 +207,7 @@ def test_many_files_with_one_that_is_broken() -> None:
     texts[1_234] = '{"minValues":{"x":"NaN"}}'
     texts[4_999] = "?"
     chunks = pa.chunked_array([texts[:100], [], texts[100:]], pa.string())
-    lows = parse_stats(chunks, [leaf()]).column("minValues x").to_pylist()
+    lows = leaf_stats(chunks, [leaf()]).column("minValues x").to_pylist()
     assert lows == [None if n in (1_234, 4_999) else n for n in range(5_000)]
 
 
@@ -378,7 +378,7 @@ def test_the_structs_of_checkpoints_give_the_same_columns() -> None:
         {**NOTHING, "numRecords": 3, "nullCount x": 1, "minValues x": 5, "maxValues x": 5},
         NOTHING,
     ]
-    assert table.schema.equals(parse_stats(pa.chunked_array([["{}"]]), [leaf(LONG)]).schema)
+    assert table.schema.equals(leaf_stats(pa.chunked_array([["{}"]]), [leaf(LONG)]).schema)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_delta.kernel.storage.publish import Mover, publish, rename_without_replacing
+from pyspark_delta.kernel.storage.local import Mover, publish, rename_without_replacing
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta import DeltaTable
+from pyspark_delta.kernel.log.arrow_types import arrow_schema
 from pyspark_delta.kernel.protocol.schema_json import parse_schema
-from pyspark_delta.kernel.scan.arrow.types import arrow_schema
 from tests.support.dml_model import (
     Command,
     Outcome,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyspark_delta.kernel.log.arrow_types import arrow_type
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile, Metadata, RemoveFile
 from pyspark_delta.kernel.protocol.column_mapping import (
     MODE_KEY,
@@ -22,7 +23,6 @@ from pyspark_delta.kernel.protocol.column_mapping import (
 )
 from pyspark_delta.kernel.protocol.partition_values import parse_partition_value
 from pyspark_delta.kernel.protocol.types import StructField
-from pyspark_delta.kernel.scan.arrow.types import arrow_type
 from pyspark_delta.kernel.scan.locations import Locations, VectorReader
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.uris import decode_path

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pyspark_delta.kernel.log.arrow_types import arrow_type, field_with_ids, kernel_type
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.machine import system_now_ms
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata
@@ -33,7 +34,7 @@ from pyspark_delta.kernel.protocol.deletion_vectors import (
     inline_descriptor,
     pack_deletion_vectors,
 )
-from pyspark_delta.kernel.protocol.operations import delete, write
+from pyspark_delta.kernel.protocol.operations import operation, write
 from pyspark_delta.kernel.protocol.partition_values import (
     format_partition_value,
     partition_directory,
@@ -46,7 +47,6 @@ from pyspark_delta.kernel.protocol.types import (
     DecimalType,
     StructType,
 )
-from pyspark_delta.kernel.scan.arrow.types import arrow_type, field_with_ids, kernel_type
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.storage.uris import decode_path, encode_path
@@ -159,7 +159,7 @@ def delete_positions(
         actions.append(
             replace(file, deletion_vector=descriptor, stats=widen_stats(file.stats), tags=None)
         )
-    return transaction.commit(actions, delete(["true"])).version
+    return transaction.commit(actions, operation("DELETE", predicate=["true"])).version
 
 
 def write_files(

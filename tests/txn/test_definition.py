@@ -16,7 +16,7 @@ from pyspark_delta.errors import (
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import column_id
-from pyspark_delta.kernel.protocol.operations import set_table_properties, write
+from pyspark_delta.kernel.protocol.operations import operation, write
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.type_widening import record_type_changes, type_changes
 from pyspark_delta.kernel.protocol.types import (
@@ -42,7 +42,7 @@ def table(action: Metadata) -> DeltaLog:
 def change(log: DeltaLog, **changes: object) -> None:
     transaction = log.start_transaction()
     transaction.update_metadata(replace(transaction.metadata, **changes))  # type: ignore[arg-type]
-    transaction.commit([], set_table_properties({}))
+    transaction.commit([], operation("SET TBLPROPERTIES", properties={}))
 
 
 def test_a_tables_id_stays_whatever_a_commit_says() -> None:

@@ -31,7 +31,7 @@ from pyspark_delta.kernel.protocol.actions import (
 )
 from pyspark_delta.kernel.protocol.column_mapping import ID_KEY, PHYSICAL_NAME_KEY
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded
-from pyspark_delta.kernel.protocol.operations import delete, write
+from pyspark_delta.kernel.protocol.operations import operation, write
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import LONG, STRING, StructField, StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -525,7 +525,7 @@ def test_the_level_of_a_commit_follows_from_what_it_does(
 def test_an_empty_commit_is_skipped_where_nothing_depends_on_it() -> None:
     log = new_table()
     transaction = log.start_transaction()
-    assert transaction.commit_if_needed([], delete(["true"])) is None
+    assert transaction.commit_if_needed([], operation("DELETE", predicate=["true"])) is None
     assert log.update().version == 0
     done = transaction.commit_if_needed([add("a")], "WRITE")
     assert done is not None
@@ -534,7 +534,7 @@ def test_an_empty_commit_is_skipped_where_nothing_depends_on_it() -> None:
 
 def test_an_empty_commit_is_kept_where_it_marks_a_read() -> None:
     log = new_table(configuration={"delta.isolationLevel": "WriteSerializable"})
-    done = log.start_transaction().commit_if_needed([], delete(["true"]))
+    done = log.start_transaction().commit_if_needed([], operation("DELETE", predicate=["true"]))
     assert done is not None
     assert done.version == 1
     assert log.start_transaction().commit_if_needed([], "OPTIMIZE") is None
@@ -597,14 +597,14 @@ def test_an_upgrade_that_is_asked_for_alone_is_committed() -> None:
 
 def test_a_feature_is_dropped_by_the_operation_of_that_name_alone() -> None:
     log = new_table(configuration={"delta.feature.domainMetadata": "supported"})
-    for operation, version in (("WRITE", None), ("DROP FEATURE", 1)):
+    for name, version in (("WRITE", None), ("DROP FEATURE", 1)):
         transaction = log.start_transaction()
         transaction.update_protocol(Protocol())
         if version is None:
             with pytest.raises(ProtocolError):
-                transaction.commit([], operation)
+                transaction.commit([], name)
         else:
-            assert transaction.commit([], operation).version == version
+            assert transaction.commit([], name).version == version
     assert log.snapshot.protocol == Protocol()
 
 

@@ -22,10 +22,10 @@ from pyspark_delta.actions import (
 )
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.protocol import actions as inner
-from pyspark_delta.kernel.protocol.log_schema import tree_string
 from pyspark_delta.kernel.protocol.types import StructType
 from tests.docs.seeds.claims import Claims
 from tests.support.clock import START_MS, FrozenClock
+from tests.support.tree_string import tree_string
 
 CLAIMS = Claims()
 FILE = AddFile(path="a.parquet", size=9, modification_time=START_MS, data_change=True)
@@ -149,7 +149,7 @@ _FIRST_NESTED = {
 }
 
 
-@CLAIMS.of("kernel.protocol.log_schema.tree_string", 57, 58, range(62, 144))
+@CLAIMS.of("kernel.protocol.log_schema.log_schema", 57, 58, range(62, 144))
 def the_tree_of_the_log_schema_has_these_fields_in_this_order(table: Table) -> None:
     types = {name: kind for kind, names in _FIRST_TYPES.items() for name in names.split()}
     printed = tree_string(Action.log_schema)

@@ -13,7 +13,7 @@ from pyspark_delta import enable
 from pyspark_delta.errors import ConcurrentAppendException, DeltaError
 from pyspark_delta.kernel.protocol.constraints import Check, constraint_text, table_checks
 from pyspark_delta.kernel.protocol.features import protocol_text
-from pyspark_delta.kernel.protocol.operations import add_constraint
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.spark.ddl.alteration import Alteration
 from pyspark_delta.spark.tables.names import look_up
 from tests.support.altering import alter, last_commit, metadata, refused, snapshot
@@ -93,7 +93,7 @@ def test_a_constraint_is_not_added_past_rows_of_another_writer(
     alteration.txn.filter_files()
     spark.sql("INSERT INTO t VALUES (-1)")
     with pytest.raises(ConcurrentAppendException):
-        alteration.commit(alteration.metadata, add_constraint("c", "id > 0"))
+        alteration.commit(alteration.metadata, operation("ADD CONSTRAINT", name="c", expr="id > 0"))
 
 
 def test_a_constraint_by_path_counts_only_rows_that_are_not_deleted(

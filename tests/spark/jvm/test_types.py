@@ -14,9 +14,10 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from pyspark_delta.kernel.protocol.log_schema import log_schema, tree_string
+from pyspark_delta.kernel.protocol.log_schema import log_schema
 from pyspark_delta.kernel.protocol.types import DecimalType as KernelDecimal
 from pyspark_delta.spark.jvm.types import from_spark, to_spark, to_spark_type
+from tests.support.tree_string import tree_string
 
 
 def test_the_log_schema_is_a_spark_schema_that_prints_the_same_tree() -> None:

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from pyspark_delta import DeltaLog, enable
+from pyspark_delta.kernel.log.arrow_types import arrow_schema, arrow_type
 from pyspark_delta.kernel.protocol.actions import AddFile
 from pyspark_delta.kernel.protocol.operations import write
 from pyspark_delta.kernel.protocol.schema_json import format_schema
@@ -38,7 +39,6 @@ from pyspark_delta.kernel.protocol.types import (
     StructType,
     map_fields,
 )
-from pyspark_delta.kernel.scan.arrow.types import arrow_schema, arrow_type
 from pyspark_delta.kernel.storage.uris import encode_path
 from pyspark_delta.spark.jvm.scan.file_index import sources_in
 from pyspark_delta.spark.scan.source import SnapshotSource

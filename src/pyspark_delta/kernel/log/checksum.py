@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,17 +39,7 @@ from pyspark_delta.kernel.protocol.actions import (
     RemoveFile,
     SetTransaction,
 )
-from pyspark_delta.kernel.protocol.codec import (
-    Field,
-    Json,
-    MalformedRecordError,
-    Record,
-    dumps,
-    integer,
-    record,
-    text,
-    write_record,
-)
+from pyspark_delta.kernel.protocol.codec import Json, Record, count, dumps, form
 from pyspark_delta.kernel.protocol.features import is_same_protocol
 from pyspark_delta.kernel.protocol.paths import checksum_path
 from pyspark_delta.kernel.protocol.properties import TRANSACTION_RETENTION, property_value
@@ -75,67 +65,30 @@ _LARGEST_BYTES = 1 << 28
 _Item = TypeVar("_Item", bound=Record)
 
 
-def _count(value: Any, key: str) -> int:
-    number = integer(value, key)
-    if number < 0:
-        raise MalformedRecordError(f"{key} is negative")
-    return number
-
-
-def _records(kind: type[_Item]) -> Any:
-    def read(value: Any, key: str) -> tuple[_Item, ...]:
-        if not isinstance(value, list):
-            raise MalformedRecordError(f"{key} is not a list")
-        return tuple(kind.from_json_value(item) for item in value)
-
-    return read
-
-
-def _write_records(records: tuple[Record, ...]) -> list[Json]:
-    return [item.to_json_value() for item in records]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChecksum(Record):
     """The totals of one version.  None means that the writer left the field out, never zero."""
 
-    FIELDS: ClassVar = (
-        Field("txnId", "txn_id", text),
-        Field("tableSizeBytes", "table_size_bytes", _count, required=True),
-        Field("numFiles", "num_files", _count, required=True),
-        Field("numDeletedRecordsOpt", "num_deleted_records", _count),
-        Field("numDeletionVectorsOpt", "num_deletion_vectors", _count),
-        Field("numMetadata", "num_metadata", _count),
-        Field("numProtocol", "num_protocol", _count),
-        Field("inCommitTimestampOpt", "in_commit_timestamp", integer),
-        Field("setTransactions", "set_transactions", _records(SetTransaction), _write_records),
-        Field("domainMetadata", "domain_metadata", _records(DomainMetadata), _write_records),
-        Field("metadata", "metadata", record(Metadata), write_record),
-        Field("protocol", "protocol", record(Protocol), write_record),
-        Field("fileSizeHistogram", "file_size_histogram", record(FileSizeHistogram), write_record),
-        Field(
-            "deletedRecordCountsHistogramOpt",
-            "deleted_records_histogram",
-            record(DeletedRecordCountsHistogram),
-            write_record,
-        ),
-        Field("allFiles", "all_files", _records(AddFile), _write_records),
-    )
-
     txn_id: str | None = None
-    table_size_bytes: int
-    num_files: int
-    num_deleted_records: int | None = None
-    num_deletion_vectors: int | None = None
-    num_metadata: int = 1
-    num_protocol: int = 1
-    in_commit_timestamp: int | None = None
+    table_size_bytes: int = field(metadata=form(read=count))
+    num_files: int = field(metadata=form(read=count))
+    num_deleted_records: int | None = field(
+        default=None, metadata=form("numDeletedRecordsOpt", count)
+    )
+    num_deletion_vectors: int | None = field(
+        default=None, metadata=form("numDeletionVectorsOpt", count)
+    )
+    num_metadata: int = field(default=1, metadata=form(read=count))
+    num_protocol: int = field(default=1, metadata=form(read=count))
+    in_commit_timestamp: int | None = field(default=None, metadata=form("inCommitTimestampOpt"))
     set_transactions: tuple[SetTransaction, ...] | None = None
     domain_metadata: tuple[DomainMetadata, ...] | None = None
     metadata: Metadata | None = None
     protocol: Protocol | None = None
     file_size_histogram: FileSizeHistogram | None = None
-    deleted_records_histogram: DeletedRecordCountsHistogram | None = None
+    deleted_records_histogram: DeletedRecordCountsHistogram | None = field(
+        default=None, metadata=form("deletedRecordCountsHistogramOpt")
+    )
     all_files: tuple[AddFile, ...] | None = None
     extra: Json = field(default_factory=dict, repr=False, hash=False)
 

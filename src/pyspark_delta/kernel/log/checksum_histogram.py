@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.kernel.protocol.codec import Field, MalformedRecordError, Record, integer
+from pyspark_delta.kernel.protocol.codec import MalformedRecordError, Record, form
 
 _KB, _MB, _GB = 1 << 10, 1 << 20, 1 << 30
 # (first, last, step): finest around the 128 MB that writers aim for.
@@ -40,23 +39,11 @@ FILE_SIZE_BINS: tuple[int, ...] = (
 DELETED_RECORD_BINS: tuple[int, ...] = (0, *(10**power for power in range(8)), 2**31 - 1)
 
 
-def _integers(value: Any, key: str) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise MalformedRecordError(f"{key} is not a list")
-    return tuple(integer(item, key) for item in value)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSizeHistogram(Record):
     """The number of files, and their bytes, from each boundary (included) to the next."""
 
-    FIELDS: ClassVar = (
-        Field("sortedBinBoundaries", "boundaries", _integers, list, required=True),
-        Field("fileCounts", "file_counts", _integers, list, required=True),
-        Field("totalBytes", "total_bytes", _integers, list, required=True),
-    )
-
-    boundaries: tuple[int, ...]
+    boundaries: tuple[int, ...] = field(metadata=form("sortedBinBoundaries"))
     file_counts: tuple[int, ...]
     total_bytes: tuple[int, ...]
 
@@ -80,7 +67,6 @@ class FileSizeHistogram(Record):
 
     @property
     def is_possible(self) -> bool:
-        """Whether no bin holds fewer than none."""
         return min(self.file_counts) >= 0 and min(self.total_bytes) >= 0
 
 
@@ -88,9 +74,7 @@ class FileSizeHistogram(Record):
 class DeletedRecordCountsHistogram(Record):
     """The number of files by their deleted rows, in ten bins that grow by powers of ten."""
 
-    FIELDS: ClassVar = (Field("deletedRecordCounts", "counts", _integers, list, required=True),)
-
-    counts: tuple[int, ...]
+    counts: tuple[int, ...] = field(metadata=form("deletedRecordCounts"))
 
     def __post_init__(self) -> None:
         if len(self.counts) != len(DELETED_RECORD_BINS):
@@ -110,7 +94,6 @@ class DeletedRecordCountsHistogram(Record):
 
     @property
     def is_possible(self) -> bool:
-        """Whether no bin holds fewer than none."""
         return min(self.counts) >= 0
 
 

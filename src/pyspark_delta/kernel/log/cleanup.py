@@ -68,7 +68,6 @@ class CleanupPlan:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every path, in order."""
         return (*self.commits, *self.companions, *self.checkpoints)
 
 

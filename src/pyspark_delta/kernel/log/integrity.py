@@ -18,7 +18,7 @@ from pyspark_delta.kernel.log.checksum import (
     mismatches,
     read_checksum,
 )
-from pyspark_delta.kernel.log.frames.by_line import frame_from_json
+from pyspark_delta.kernel.log.frames.json_frames import frame_from_json
 from pyspark_delta.kernel.log.replay import FileState, TableState
 from pyspark_delta.kernel.log.segment import load_segment
 from pyspark_delta.kernel.protocol.paths import checksum_path, commit_path

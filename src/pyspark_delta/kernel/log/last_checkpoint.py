@@ -13,24 +13,22 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import md5
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from pyspark_delta.errors import StorageError
 from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.actions import Action, SidecarFile, SingleAction
 from pyspark_delta.kernel.protocol.codec import (
-    Field,
     Json,
     MalformedRecordError,
     Record,
+    count,
     dumps,
+    form,
     integer,
-    raw_map,
-    record,
-    string_map,
+    raw_list,
     text,
-    write_record,
 )
 from pyspark_delta.kernel.protocol.paths import LAST_CHECKPOINT
 from pyspark_delta.kernel.storage.base import LogStore
@@ -43,16 +41,9 @@ _LARGEST_HINT_BYTES = 1 << 26
 _MOST_PARTS = 2**31 - 1
 
 
-def _count(value: Any, key: str) -> int:
-    number = integer(value, key)
-    if number < 0:
-        raise MalformedRecordError(f"{key} is negative")
-    return number
-
-
 def _count_or_unknown(value: Any, key: str) -> int:
     """A count, or -1, which some writers use for an unknown count."""
-    return -1 if value == -1 else _count(value, key)
+    return -1 if value == -1 else count(value, key)
 
 
 def _parts(value: Any, key: str) -> int:
@@ -69,14 +60,8 @@ def _file_name(value: Any, key: str) -> str:
     return name
 
 
-def _list(value: Any, key: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise MalformedRecordError(f"{key} is not a list")
-    return value
-
-
 def _actions(value: Any, key: str) -> tuple[Action, ...]:
-    actions = (SingleAction.from_json_value(item).unwrap() for item in _list(value, key))
+    actions = (SingleAction.from_json_value(item).unwrap() for item in raw_list(value, key))
     return tuple(action for action in actions if action is not None)
 
 
@@ -84,30 +69,17 @@ def _write_actions(actions: tuple[Action, ...]) -> list[Json]:
     return [{action.KEY: action.to_json_value()} for action in actions]
 
 
-def _sidecars(value: Any, key: str) -> tuple[SidecarFile, ...]:
-    return tuple(SidecarFile.from_json_value(item) for item in _list(value, key))
-
-
-def _write_sidecars(sidecars: tuple[SidecarFile, ...]) -> list[Json]:
-    return [sidecar.to_json_value() for sidecar in sidecars]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class V2CheckpointHint(Record):
     """The V2 checkpoint of a hint: its file name, and its actions if they are few."""
 
-    FIELDS: ClassVar = (
-        Field("path", "path", _file_name, required=True),
-        Field("sizeInBytes", "size_in_bytes", _count, required=True),
-        Field("modificationTime", "modification_time", integer, required=True),
-        Field("nonFileActions", "non_file_actions", _actions, _write_actions),
-        Field("sidecarFiles", "sidecar_files", _sidecars, _write_sidecars),
-    )
-
-    path: str
-    size_in_bytes: int
+    path: str = field(metadata=form(read=_file_name))
+    size_in_bytes: int = field(metadata=form(read=count))
     modification_time: int
-    non_file_actions: tuple[Action, ...] | None = None  # None: not recorded, never "none"
+    # None: not recorded, never "none"
+    non_file_actions: tuple[Action, ...] | None = field(
+        default=None, metadata=form("", _actions, _write_actions)
+    )
     sidecar_files: tuple[SidecarFile, ...] | None = None
 
 
@@ -119,23 +91,11 @@ class LastCheckpoint(Record):
     """
 
     # delta-spark keeps the first three together, for readers that may see half of the file.
-    FIELDS: ClassVar = (
-        Field("version", "version", _count, required=True),
-        Field("size", "size", _count_or_unknown),
-        Field("parts", "parts", _parts),
-        Field("sizeInBytes", "size_in_bytes", _count_or_unknown),
-        Field("numOfAddFiles", "num_of_add_files", _count_or_unknown),
-        Field("checkpointSchema", "checkpoint_schema", raw_map),
-        Field("tags", "tags", string_map, dict),
-        Field("v2Checkpoint", "v2_checkpoint", record(V2CheckpointHint), write_record),
-        Field("checksum", "checksum", text),
-    )
-
-    version: int
-    size: int = -1
-    parts: int | None = None
-    size_in_bytes: int | None = None
-    num_of_add_files: int | None = None
+    version: int = field(metadata=form(read=count))
+    size: int = field(default=-1, metadata=form(read=_count_or_unknown))
+    parts: int | None = field(default=None, metadata=form(read=_parts))
+    size_in_bytes: int | None = field(default=None, metadata=form(read=_count_or_unknown))
+    num_of_add_files: int | None = field(default=None, metadata=form(read=_count_or_unknown))
     checkpoint_schema: Json | None = field(default=None, hash=False)
     tags: StringMap | None = field(default=None, hash=False)
     v2_checkpoint: V2CheckpointHint | None = None
@@ -212,11 +172,9 @@ def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> Json:
 
 
 def _checksums(value: Json) -> tuple[str, str]:
-    """The checksums of delta-spark and of PROTOCOL.md's letter.
-
-    delta-spark sorts the lines `path=value`, the protocol requires sorting by path: with more
-    than ten elements in an array, `10` comes before or after `1`.
-    """
+    """The checksums of delta-spark and of PROTOCOL.md's letter."""
+    # delta-spark sorts the lines `path=value`, the protocol requires sorting by path: with more
+    # than ten elements in an array, `10` comes before or after `1`.
     pairs = [pair for pair in _leaves(value, "") if pair[0] != '"checksum"']
     lines = sorted(f"{path}={leaf}" for path, leaf in pairs)
     by_path = [f"{path}={leaf}" for path, leaf in sorted(pairs)]

@@ -80,11 +80,9 @@ class FilePart:
 
     @property
     def num_live(self) -> int:
-        """How many rows are live."""
         return len(self.keys) if self.live is None else int(self.live.true_count)
 
     def live_columns(self, names: Sequence[str]) -> pa.Table:
-        """The columns `names` of the live rows."""
         missing = [name for name in names if name not in self._cache]
         if missing:
             table = self.source.columns(missing)
@@ -106,7 +104,6 @@ class FilePart:
         return stored if rows is None else stored.filter(rows)
 
     def live_keys(self) -> pa.Array:
-        """The keys of the live rows."""
         return self.keys if self.live is None else self.keys.filter(self.live)
 
     def without(self, keys: pa.Array) -> FilePart:
@@ -163,7 +160,6 @@ class TableState:
 
     @property
     def live_domains(self) -> dict[str, DomainMetadata]:
-        """The domains that were not removed."""
         return {name: action for name, action in self.domains.items() if not action.removed}
 
 
@@ -177,12 +173,10 @@ class FileState:
 
     @property
     def num_files(self) -> int:
-        """How many files are live."""
         return sum(part.num_live for part in self.parts)
 
     @property
     def size_in_bytes(self) -> int:
-        """The sum of their sizes."""
         return pc.sum(self.columns(["size"]).column("size")).as_py() or 0
 
     def columns(self, names: Sequence[str]) -> pa.Table:
@@ -219,7 +213,6 @@ class FileState:
         return [part.live_keys() for part in self.parts]
 
     def apply(self, frame: ActionFrame) -> FileState:
-        """The state after a newer frame."""
         if not frame.num_rows:
             return self
         frame = frame.reconciled()

@@ -30,7 +30,6 @@ class LogFile:
 
     @property
     def version(self) -> int:
-        """The version in its name."""
         return self.name.version
 
 

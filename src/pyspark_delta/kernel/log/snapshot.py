@@ -27,8 +27,8 @@ from pyspark_delta.kernel.log.checkpoints.reader import (
 )
 from pyspark_delta.kernel.log.checksum import VersionChecksum, is_same, read_checksum
 from pyspark_delta.kernel.log.frames.action_frame import ActionFrame
-from pyspark_delta.kernel.log.frames.by_line import frames_from_commits
 from pyspark_delta.kernel.log.frames.file_actions import REMOVE_SCHEMA, file_keys
+from pyspark_delta.kernel.log.frames.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.history import in_commit_timestamp
 from pyspark_delta.kernel.log.integrity import INTEGRITY, check_version
 from pyspark_delta.kernel.log.replay import FileState, TableState, replay

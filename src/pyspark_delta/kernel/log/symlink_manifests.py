@@ -120,10 +120,8 @@ def _note(store: LogStore, version: int) -> None:
 
 
 def _write(snapshot: Snapshot, files: pa.Table, only: set[str] | None = None) -> set[str]:
-    """Write the manifests of `files`, of some partitions or of all, and return their paths.
-
-    A table without partitions has one even when it has no files.
-    """
+    """Write the manifests of `files`, of some partitions or of all, and return their paths."""
+    # A table without partitions has one even when it has no files.
     contents = _contents(snapshot, files)
     if not snapshot.metadata.partition_columns:
         contents.setdefault(manifest_path(""), [])

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from threading import RLock
 
 from pyspark_delta.errors import DeltaError, FileMissingError, StorageError, TableNotFoundError
-from pyspark_delta.kernel.log.frames.by_line import frames_from_commits
 from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
+from pyspark_delta.kernel.log.frames.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.history import (
     commit_info_of,
     commits_for_history,
@@ -83,7 +83,7 @@ class TableLog:
             look = self._probe if self.store.probes_cheaply else self._listed
             newer = look(current)
             if newer is None:
-                # The current version is gone or has another commit: the table was created anew.
+                # The current version is missing or has another commit: it is a new table.
                 self._snapshot = None
                 return self.snapshot
             self._snapshot = newer

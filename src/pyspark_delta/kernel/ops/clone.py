@@ -35,7 +35,7 @@ from pyspark_delta.kernel.protocol.actions import (
 from pyspark_delta.kernel.protocol.deletion_vectors import ABSOLUTE, IN_TABLE, locate
 from pyspark_delta.kernel.protocol.domains import CLUSTERING, Domains, tombstone
 from pyspark_delta.kernel.protocol.feature_upgrade import merged
-from pyspark_delta.kernel.protocol.operations import Operation
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.protocol.properties import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from pyspark_delta.kernel.protocol.row_tracking import assigns_row_ids
 from pyspark_delta.kernel.scan.plan import mapping_mode
@@ -197,14 +197,13 @@ def commit_clone(
     txn: OptimisticTransaction,
     actions: Iterator[Action],
     source: CloneSource,
-    operation: Operation,
     *,
     user_metadata: str | None = None,
 ) -> int:
     """Commit the clone after `define_clone`, and return its version."""
     done = txn.commit_large(
         actions,
-        operation,
+        operation("CLONE", source=source.name, sourceVersion=source.version),
         user_metadata=user_metadata,
         metrics=source.metrics,
         protocol=txn.protocol,

@@ -130,7 +130,6 @@ def commit_restore(
 
 
 def _keys(snapshot: Snapshot) -> pa.Array:
-    """The key of each live file, in the order of `files`."""
     keys = snapshot.file_state.keys()
     return pa.concat_arrays(keys) if keys else pa.array([], pa.string())
 

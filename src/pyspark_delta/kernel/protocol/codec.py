@@ -1,9 +1,9 @@
 r"""JSON as delta-spark writes and reads it: compact, in declared order, absent options left out.
 
-A record is a frozen dataclass whose table `FIELDS` defines how it is read and written.  By default
-the table follows from the attributes: `app_id: str` is the required string `appId`, an attribute
-with a default is optional.  Keys that are not in the table are kept in `extra` and written back
-after the others.
+A record is a frozen dataclass whose table `FIELDS` defines how it is read and written.  The table
+follows from the attributes: `app_id: str` is the required string `appId`, an attribute with a
+default is optional, and `form` describes one that has another key or form.  Keys that are not in
+the table are kept in `extra` and written back after the others.
 
 >>> dumps({"a": [1, True, None], "b": "é\x1f"})
 '{"a":[1,true,null],"b":"é\\u001F"}'
@@ -11,6 +11,7 @@ after the others.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,9 @@ from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 Json = dict[str, Any]
 REQUIRED = {"required": True}
 """The metadata of an attribute that has a default, and whose key is required all the same."""
+
+Reader = Callable[[Any, str], Any]
+Writer = Callable[[Any], Any]
 
 # An escaped backslash is matched whole, so that `u00..` after it stays ordinary text.
 _ESCAPE = re.compile(r"\\\\|\\u00[0-9a-f]{2}")
@@ -57,9 +61,14 @@ class Field:
 
     key: str
     attribute: str
-    read: Callable[[Any, str], Any]
-    write: Callable[[Any], Any] | None = None
+    read: Reader
+    write: Writer | None = None
     required: bool = False
+
+
+def form(key: str = "", read: Reader | None = None, write: Writer | None = None) -> Json:
+    """The metadata of an attribute whose key, or form, does not follow from its name and type."""
+    return {"form": (key, read, write)}
 
 
 class Record:
@@ -118,7 +127,6 @@ class Record:
 
 
 def _fields_of(kind: type[Record]) -> Iterator[Field]:
-    """The fields that follow from the attributes of a record."""
     types = get_type_hints(kind)
     for name in get_annotations(kind):
         data_type = types[name]
@@ -127,11 +135,23 @@ def _fields_of(kind: type[Record]) -> Iterator[Field]:
         if type(None) in get_args(data_type):  # `X | None` is read as X
             data_type = get_args(data_type)[0]
         default = kind.__dict__.get(name, MISSING)
-        is_required = default is MISSING or getattr(default, "metadata", None) == REQUIRED
-        is_record = isinstance(data_type, type) and issubclass(data_type, Record)
-        read, write = (record(data_type), write_record) if is_record else _FORMS[data_type]
-        key = _CAMEL.sub(lambda match: match[1].upper(), name)
-        yield Field(key, name, read, write, is_required)
+        metadata: Mapping[str, Any] = {}
+        if isinstance(default, dataclasses.Field):
+            metadata = default.metadata
+            default = default.default if default.default_factory is MISSING else None
+        key, read, write = metadata.get("form", ("", None, None))
+        if read is None:
+            read, write = _form_of(data_type)
+        key = key or _CAMEL.sub(lambda match: match[1].upper(), name)
+        yield Field(key, name, read, write, default is MISSING or metadata == REQUIRED)
+
+
+def _form_of(data_type: Any) -> tuple[Reader, Writer | None]:
+    is_list = get_origin(data_type) is tuple
+    item = get_args(data_type)[0] if is_list else data_type
+    if isinstance(item, type) and issubclass(item, Record):
+        return (_records(item), _write_records) if is_list else (_record(item), _write_record)
+    return _FORMS[data_type]
 
 
 def text(value: Any, key: str) -> str:
@@ -152,6 +172,14 @@ def integer(value: Any, key: str) -> int:
     if not -(2**63) <= value < 2**63:
         raise MalformedRecordError(f"{key} does not fit 64 bits")
     return value
+
+
+def count(value: Any, key: str) -> int:
+    """A whole number that is not negative."""
+    number = integer(value, key)
+    if number < 0:
+        raise MalformedRecordError(f"{key} is negative")
+    return number
 
 
 def boolean(value: Any, key: str) -> bool:
@@ -176,6 +204,13 @@ def raw_map(value: Any, key: str) -> dict[str, Any]:
     return value
 
 
+def raw_list(value: Any, key: str) -> list[Any]:
+    """A list whose items are kept as they are."""
+    if not isinstance(value, list):
+        raise MalformedRecordError(f"{key} is not a list")
+    return value
+
+
 def string_tuple(value: Any, key: str) -> tuple[str, ...]:
     """A list of strings."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -183,22 +218,33 @@ def string_tuple(value: Any, key: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def record(kind: type[Record]) -> Callable[[Any, str], Record]:
-    """A reader of nested records of one kind."""
+def _integers(value: Any, key: str) -> tuple[int, ...]:
+    return tuple(integer(item, key) for item in raw_list(value, key))
+
+
+def _record(kind: type[Record]) -> Reader:
     return lambda value, key: kind.from_json_value(value)
 
 
-def write_record(value: Record) -> Json:
-    """A nested record's JSON object."""
+def _write_record(value: Record) -> Json:
     return value.to_json_value()
 
 
+def _records(kind: type[Record]) -> Reader:
+    return lambda value, key: tuple(map(kind.from_json_value, raw_list(value, key)))
+
+
+def _write_records(values: tuple[Record, ...]) -> list[Json]:
+    return [value.to_json_value() for value in values]
+
+
 # The type of an attribute -> how its value is read and written.
-_FORMS: Mapping[object, tuple[Callable[[Any, str], Any], Callable[[Any], Any] | None]] = {
+_FORMS: Mapping[object, tuple[Reader, Writer | None]] = {
     str: (text, None),
     int: (integer, None),
     bool: (boolean, None),
     tuple[str, ...]: (string_tuple, list),
+    tuple[int, ...]: (_integers, list),
     Mapping[str, str | None]: (string_map, dict),
     Json: (raw_map, None),
 }

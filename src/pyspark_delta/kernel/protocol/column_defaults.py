@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 from pyspark_delta.errors import OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.types import VARIANT, StructField, StructType
 
-FEATURE = "allowColumnDefaults"
+DEFAULTS_FEATURE = "allowColumnDefaults"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
 EXISTS_DEFAULT = "EXISTS_DEFAULT"
 
@@ -55,7 +55,7 @@ def check_defaults(schema: StructType, supported: Collection[str], *, command: s
     `command` is the statement that would store the schema, for the message.
     """
     columns = default_columns(schema)
-    if columns and FEATURE not in supported:
+    if columns and DEFAULTS_FEATURE not in supported:
         raise OperationNotAllowedError(
             "WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED", commandType=command
         )

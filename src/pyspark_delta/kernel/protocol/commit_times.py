@@ -208,7 +208,6 @@ def _milliseconds(text: str, parts: Sequence[int], fraction: int, zone: str) -> 
 
 
 def _zone(name: str) -> tzinfo:
-    """The zone of that name; LookupError when there is none."""
     name = name.strip()
     if name.upper() in ("Z", "UTC", "GMT", "UT"):
         return UTC

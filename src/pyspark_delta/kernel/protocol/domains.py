@@ -1,6 +1,6 @@
 """Domain metadata: named configurations beside the table's properties.
 
-Live domains, and the content of the two known domains.  Names that begin with `delta.` belong to
+The content of the two known domains.  Names that begin with `delta.` belong to
 the protocol.  PROTOCOL.md, "Domain Metadata", "Clustered Table" and "Row Tracking".
 
 >>> clustering_domain([("a",), ("b", "c")]).configuration
@@ -18,23 +18,17 @@ from pyspark_delta.errors import CorruptLogError, InvalidActionsError
 from pyspark_delta.kernel.protocol.actions import DomainMetadata
 from pyspark_delta.kernel.protocol.codec import dumps
 
-FEATURE = "domainMetadata"
+DOMAINS_FEATURE = "domainMetadata"
 CLUSTERING = "delta.clustering"
 ROW_TRACKING = "delta.rowTracking"
 
 Domains = Mapping[str, DomainMetadata]
 
 
-def live_domains(entries: Iterable[DomainMetadata]) -> dict[str, DomainMetadata]:
-    """The domains that are in force after `entries`, oldest first."""
-    newest = {entry.domain: entry for entry in entries}
-    return {name: entry for name, entry in newest.items() if not entry.removed}
-
-
 def check_domains(entries: Iterable[DomainMetadata], supported: Collection[str]) -> None:
     """Raise for domains in a commit when the table lacks the feature, or when one occurs twice."""
     names = [entry.domain for entry in entries]
-    if names and FEATURE not in supported:
+    if names and DOMAINS_FEATURE not in supported:
         raise InvalidActionsError(
             "DELTA_DOMAIN_METADATA_NOT_SUPPORTED", domainNames=", ".join(sorted(set(names)))
         )

@@ -254,10 +254,7 @@ def _smallest_versions(names: frozenset[str]) -> tuple[int, int]:
 
 def _requested_versions(requested: Versions | None, otherwise: tuple[int, int]) -> tuple[int, int]:
     reader, writer = requested or (None, None)
-    return (
-        otherwise[0] if reader is None else reader,
-        otherwise[1] if writer is None else writer,
-    )
+    return (otherwise[0] if reader is None else reader, otherwise[1] if writer is None else writer)
 
 
 def _implied_by(requested: tuple[int, int]) -> frozenset[str]:

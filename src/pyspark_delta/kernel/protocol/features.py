@@ -38,13 +38,7 @@ from pyspark_delta.kernel.protocol.properties import (
     Property,
     property_value,
 )
-from pyspark_delta.kernel.protocol.types import (
-    TIMESTAMP_NTZ,
-    VARIANT,
-    DataType,
-    inner_types,
-    is_atomic,
-)
+from pyspark_delta.kernel.protocol.types import TIMESTAMP_NTZ, VARIANT, DataType, walk_types
 
 # The Delta Lake release whose features this table lists.
 DELTA_VERSION = "4.4.0"
@@ -109,159 +103,137 @@ def _is_set(row: Property[object]) -> Need:
     return needed
 
 
-def _has_type(data_type: DataType, wanted: DataType) -> bool:
-    if is_atomic(data_type):
-        return data_type == wanted
-    return any(_has_type(inner, wanted) for _, inner in inner_types(data_type))
+def _has_type(wanted: DataType, *, unless: str = "") -> Need:
+    def needed(metadata: Metadata, supported: frozenset[str]) -> bool:
+        found = walk_types(metadata.schema)
+        return unless not in supported and any(data_type == wanted for _, data_type in found)
+
+    return needed
 
 
-def _variant_needed(metadata: Metadata, supported: frozenset[str]) -> bool:
-    return "variantType-preview" not in supported and _has_type(metadata.schema, VARIANT)
+def _row(
+    name: str,
+    traits: str = "",
+    *,
+    legacy: tuple[int, int] | None = None,
+    requires: str = "",
+    needed: Need | None = None,
+) -> Feature:
+    """A row of the table.
+
+    Its `traits` are words: `readers` must support it, it is `removable`, `unreadable` (and so not
+    writable either) or `unwritable` here, `unnameable`, or added on `request` alone.
+    """
+    words = frozenset(traits.split())
+    assert words <= _TRAITS, name
+    return Feature(
+        name,
+        readers="readers" in words,
+        legacy=legacy,
+        requires=tuple(requires.split()),
+        needed=needed,
+        upgrades="request" not in words,
+        readable="unreadable" not in words,
+        writable=words.isdisjoint(("unreadable", "unwritable")),
+        removable="removable" in words,
+        nameable="unnameable" not in words,
+    )
 
 
+_TRAITS = frozenset(("readers", "removable", "unreadable", "unwritable", "unnameable", "request"))
 # The order is the order in which a protocol lists its features.
 _ROWS = (
-    Feature("appendOnly", legacy=(0, 2), needed=_flag(APPEND_ONLY)),
-    Feature(
-        "invariants", legacy=(0, 2), needed=lambda metadata, _: has_invariants(metadata.schema)
-    ),
-    Feature(
+    _row("appendOnly", legacy=(0, 2), needed=_flag(APPEND_ONLY)),
+    _row("invariants", legacy=(0, 2), needed=lambda m, _: has_invariants(m.schema)),
+    _row(
         "checkConstraints",
+        "removable",
         legacy=(0, 3),
-        needed=lambda metadata, _: bool(table_checks(metadata.configuration)),
-        removable=True,
+        needed=lambda m, _: bool(table_checks(m.configuration)),
     ),
-    Feature("changeDataFeed", legacy=(0, 4), needed=_flag(ENABLE_CHANGE_DATA_FEED)),
-    Feature(
-        "generatedColumns",
-        legacy=(0, 4),
-        needed=lambda metadata, _: bool(generated_columns(metadata.schema)),
-    ),
-    Feature(
+    _row("changeDataFeed", legacy=(0, 4), needed=_flag(ENABLE_CHANGE_DATA_FEED)),
+    _row("generatedColumns", legacy=(0, 4), needed=lambda m, _: bool(generated_columns(m.schema))),
+    _row(
         "columnMapping",
-        readers=True,
+        "readers removable",
         legacy=(2, 5),
         needed=lambda m, _: property_value(m.configuration, COLUMN_MAPPING_MODE) != "none",
-        removable=True,
     ),
-    Feature(
-        "identityColumns",
-        legacy=(0, 6),
-        needed=lambda metadata, _: bool(identity_columns(metadata.schema)),
-    ),
-    Feature("deletionVectors", readers=True, needed=_flag(ENABLE_DELETION_VECTORS), removable=True),
-    Feature(
-        "timestampNtz",
-        readers=True,
-        needed=lambda metadata, _: _has_type(metadata.schema, TIMESTAMP_NTZ),
-        upgrades=False,
-    ),
-    Feature(
+    _row("identityColumns", legacy=(0, 6), needed=lambda m, _: bool(identity_columns(m.schema))),
+    _row("deletionVectors", "readers removable", needed=_flag(ENABLE_DELETION_VECTORS)),
+    _row("timestampNtz", "readers request", needed=_has_type(TIMESTAMP_NTZ)),
+    _row(
         "v2Checkpoint",
-        readers=True,
+        "readers removable",
         needed=lambda m, _: property_value(m.configuration, CHECKPOINT_POLICY) == "v2",
-        removable=True,
     ),
     # The next one comes with the features that require it.
-    Feature("domainMetadata", removable=True),
-    Feature(
-        "rowTracking",
-        requires=("domainMetadata",),
-        needed=_flag(ENABLE_ROW_TRACKING),
-        removable=True,
-    ),
-    Feature("icebergCompatV1", requires=("columnMapping",), needed=_flag(ENABLE_ICEBERG_COMPAT_V1)),
-    Feature("icebergCompatV2", requires=("columnMapping",), needed=_flag(ENABLE_ICEBERG_COMPAT_V2)),
+    _row("domainMetadata", "removable"),
+    _row("rowTracking", "removable", requires="domainMetadata", needed=_flag(ENABLE_ROW_TRACKING)),
+    _row("icebergCompatV1", requires="columnMapping", needed=_flag(ENABLE_ICEBERG_COMPAT_V1)),
+    _row("icebergCompatV2", requires="columnMapping", needed=_flag(ENABLE_ICEBERG_COMPAT_V2)),
     # Reserved field ids of row ids are not written.
-    Feature(
+    _row(
         "icebergCompatV3",
-        requires=("columnMapping", "rowTracking"),
+        "unwritable",
+        requires="columnMapping rowTracking",
         needed=_flag(ENABLE_ICEBERG_COMPAT_V3),
-        writable=False,
     ),
-    Feature("icebergWriterCompatV1", requires=("icebergCompatV2",), writable=False),
-    Feature("icebergWriterCompatV3", requires=("icebergCompatV3",), writable=False),
+    _row("icebergWriterCompatV1", "unwritable", requires="icebergCompatV2"),
+    _row("icebergWriterCompatV3", "unwritable", requires="icebergCompatV3"),
     # CLUSTER BY adds it.
-    Feature("clustering", requires=("domainMetadata",), nameable=False),
-    Feature("allowColumnDefaults"),
-    Feature("inCommitTimestamp", needed=_flag(ENABLE_IN_COMMIT_TIMESTAMPS), removable=True),
-    Feature("vacuumProtocolCheck", readers=True, removable=True),
-    Feature(
+    _row("clustering", "unnameable", requires="domainMetadata"),
+    _row("allowColumnDefaults"),
+    _row("inCommitTimestamp", "removable", needed=_flag(ENABLE_IN_COMMIT_TIMESTAMPS)),
+    _row("vacuumProtocolCheck", "readers removable"),
+    _row(
         "typeWidening",
-        readers=True,
+        "readers removable",
         needed=_flag(ENABLE_TYPE_WIDENING, unless="typeWidening-preview"),
-        removable=True,
     ),
-    Feature("typeWidening-preview", readers=True, removable=True),
-    Feature("variantType", readers=True, needed=_variant_needed),
-    Feature("variantType-preview", readers=True),
+    _row("typeWidening-preview", "readers removable"),
+    _row("variantType", "readers", needed=_has_type(VARIANT, unless="variantType-preview")),
+    _row("variantType-preview", "readers"),
     # The Arrow reader cannot reassemble shredded variants from their typed columns.
-    Feature(
-        "variantShredding", readers=True, requires=("variantType",), readable=False, writable=False
-    ),
-    Feature(
+    _row("variantShredding", "readers unreadable", requires="variantType"),
+    _row(
         "variantShredding-preview",
-        readers=True,
-        requires=("variantType",),
+        "readers unreadable",
+        requires="variantType",
         needed=_flag(ENABLE_VARIANT_SHREDDING, unless="variantShredding"),
-        readable=False,
-        writable=False,
     ),
     # Only the catalog knows the newest commits.
-    Feature(
-        "catalogManaged",
-        readers=True,
-        requires=("inCommitTimestamp", "vacuumProtocolCheck"),
-        readable=False,
-        writable=False,
-    ),
-    Feature(
+    _row("catalogManaged", "readers unreadable", requires="inCommitTimestamp vacuumProtocolCheck"),
+    _row(
         "coordinatedCommits-preview",
-        requires=("inCommitTimestamp", "vacuumProtocolCheck"),
+        "removable unwritable",
+        requires="inCommitTimestamp vacuumProtocolCheck",
         needed=_is_set(COMMIT_COORDINATOR),
-        writable=False,
-        removable=True,
     ),
     # DROP FEATURE adds it.
-    Feature("checkpointProtection", removable=True),
-    Feature(
+    _row("checkpointProtection", "removable"),
+    _row(
         "materializePartitionColumns",
+        "removable",
         needed=_flag(ENABLE_MATERIALIZE_PARTITION_COLUMNS),
-        removable=True,
     ),
-    Feature("geospatial", readers=True, readable=False, writable=False, removable=True),
-    Feature("geospatial-dev", readers=True, readable=False, writable=False, removable=True),
-    Feature("collations", requires=("domainMetadata",), writable=False),
-    Feature(
-        "timestampNanos", readers=True, requires=("timestampNtz",), readable=False, writable=False
-    ),
-    Feature("columnMappingUsageTracking", requires=("columnMapping",), writable=False),
-    Feature(
+    _row("geospatial", "readers removable unreadable"),
+    _row("geospatial-dev", "readers removable unreadable"),
+    _row("collations", "unwritable", requires="domainMetadata"),
+    _row("timestampNanos", "readers unreadable", requires="timestampNtz"),
+    _row("columnMappingUsageTracking", "unwritable", requires="columnMapping"),
+    _row(
         "adaptiveMetadata-preview",
-        readers=True,
-        requires=(
-            "catalogManaged",
-            "rowTracking",
-            "domainMetadata",
-            "deletionVectors",
-            "columnMapping",
-        ),
-        readable=False,
-        writable=False,
+        "readers unreadable",
+        requires="catalogManaged rowTracking domainMetadata deletionVectors columnMapping",
     ),
-    Feature(
+    _row(
         "redirectReaderWriter-preview",
-        readers=True,
+        "readers removable unreadable",
         needed=_is_set(REDIRECT_READER_WRITER),
-        readable=False,
-        writable=False,
-        removable=True,
     ),
-    Feature(
-        "redirectWriterOnly-preview",
-        needed=_is_set(REDIRECT_WRITER_ONLY),
-        writable=False,
-        removable=True,
+    _row(
+        "redirectWriterOnly-preview", "removable unwritable", needed=_is_set(REDIRECT_WRITER_ONLY)
     ),
 )
 FEATURES: Mapping[str, Feature] = {feature.name: feature for feature in _ROWS}
@@ -335,13 +307,7 @@ def check_readable(protocol: Protocol, table: str, *, also: Collection[str] = ()
     check_shape(protocol)
     listed = protocol.reader_features or ()
     unsupported = [name for name in listed if name not in also and not _can_read(name)]
-    if unsupported:
-        raise UnsupportedProtocolError(
-            "DELTA_UNSUPPORTED_FEATURES_FOR_READ",
-            tableNameOrPath=table,
-            deltaVersion=DELTA_VERSION,
-            unsupported=", ".join(sorted(unsupported)),
-        )
+    _check_none("DELTA_UNSUPPORTED_FEATURES_FOR_READ", unsupported, table)
 
 
 def check_writable(protocol: Protocol, table: str, *, also: Collection[str] = ()) -> None:
@@ -354,13 +320,7 @@ def check_writable(protocol: Protocol, table: str, *, also: Collection[str] = ()
         raise _unsupported_version(protocol, table)
     listed = set(protocol.writer_features or ()) | set(protocol.reader_features or ())
     unsupported = [name for name in listed if name not in also and not _can_write(name)]
-    if unsupported:
-        raise UnsupportedProtocolError(
-            "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
-            tableNameOrPath=table,
-            deltaVersion=DELTA_VERSION,
-            unsupported=", ".join(sorted(unsupported)),
-        )
+    _check_none("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", unsupported, table)
 
 
 def check_shape(protocol: Protocol) -> None:
@@ -417,6 +377,16 @@ def _can_read(name: str) -> bool:
 def _can_write(name: str) -> bool:
     feature = FEATURES.get(name)
     return feature is not None and feature.writable
+
+
+def _check_none(condition: str, unsupported: list[str], table: str) -> None:
+    if unsupported:
+        raise UnsupportedProtocolError(
+            condition,
+            tableNameOrPath=table,
+            deltaVersion=DELTA_VERSION,
+            unsupported=", ".join(sorted(unsupported)),
+        )
 
 
 def _unsupported_version(protocol: Protocol, table: str) -> UnsupportedProtocolError:

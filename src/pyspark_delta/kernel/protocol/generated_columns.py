@@ -36,7 +36,7 @@ def with_generation_expression(f: StructField, expression: str | None) -> Struct
     return f.with_metadata_items({GENERATION_EXPRESSION: expression})
 
 
-def check_generated_columns(schema: StructType) -> None:
+def check_generation(schema: StructType) -> None:
     """Raise for columns with a second source of values, or without a required expression."""
     for f in schema:
         if GENERATION_EXPRESSION not in f.metadata:

@@ -14,48 +14,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_delta.errors import InvalidActionsError, ProtocolError
+from pyspark_delta.kernel.protocol import properties, types
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import FEATURES, is_supported
-from pyspark_delta.kernel.protocol.properties import (
-    COLUMN_MAPPING_MODE,
-    ENABLE_DELETION_VECTORS,
-    ENABLE_ICEBERG_COMPAT_V1,
-    ENABLE_ICEBERG_COMPAT_V2,
-    ENABLE_ICEBERG_COMPAT_V3,
-    WRITE_PARTITION_COLUMNS,
-    Property,
-    property_value,
-)
+from pyspark_delta.kernel.protocol.properties import Property, property_value
 from pyspark_delta.kernel.protocol.type_widening import all_type_changes, can_widen
-from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    DATETIME_TYPES,
-    NUMBER_TYPES,
-    STRING,
-    VOID,
-    ArrayType,
-    DataType,
-    DecimalType,
-    MapType,
-    StructType,
-    column_name,
-    walk_types,
-)
 
 _VIOLATION = "DELTA_ICEBERG_COMPAT_VIOLATION."
 _SWITCHES: Mapping[int, Property[bool | None]] = {
-    1: ENABLE_ICEBERG_COMPAT_V1,
-    2: ENABLE_ICEBERG_COMPAT_V2,
-    3: ENABLE_ICEBERG_COMPAT_V3,
+    1: properties.ENABLE_ICEBERG_COMPAT_V1,
+    2: properties.ENABLE_ICEBERG_COMPAT_V2,
+    3: properties.ENABLE_ICEBERG_COMPAT_V3,
 }
-_ATOMIC_TYPES = NUMBER_TYPES | DATETIME_TYPES | {STRING, BINARY, BOOLEAN}
+_ATOMIC_TYPES = (
+    types.NUMBER_TYPES | types.DATETIME_TYPES | {types.STRING, types.BINARY, types.BOOLEAN}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """A table as one commit would leave it."""
-
     version: int  # of the compatibility
     protocol: Protocol
     metadata: Metadata
@@ -70,8 +47,8 @@ def enabled_version(metadata: Metadata) -> int | None:
 def default_properties(configuration: Mapping[str, str | None]) -> dict[str, str]:
     """The properties that a new table needs in addition: column mapping, unless it has it."""
     is_enabled = any(property_value(configuration, switch) for switch in _SWITCHES.values())
-    if is_enabled and COLUMN_MAPPING_MODE.key not in configuration:
-        return {COLUMN_MAPPING_MODE.key: "name"}
+    if is_enabled and properties.COLUMN_MAPPING_MODE.key not in configuration:
+        return {properties.COLUMN_MAPPING_MODE.key: "name"}
     return {}
 
 
@@ -84,7 +61,7 @@ def requires_partition_columns(protocol: Protocol, metadata: Metadata) -> bool:
 
 def keeps_partition_columns(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether data files get the partition columns: unless a property disables optional ones."""
-    optional = property_value(metadata.configuration, WRITE_PARTITION_COLUMNS)
+    optional = property_value(metadata.configuration, properties.WRITE_PARTITION_COLUMNS)
     return optional is not False or requires_partition_columns(protocol, metadata)
 
 
@@ -129,12 +106,12 @@ def _check_features(table: _Table) -> None:
 
 
 def _check_column_mapping(table: _Table) -> None:
-    mode = property_value(table.metadata.configuration, COLUMN_MAPPING_MODE)
+    mode = property_value(table.metadata.configuration, properties.COLUMN_MAPPING_MODE)
     if mode == "none":
         raise _violation(
             table,
             "WRONG_REQUIRED_TABLE_PROPERTY",
-            key=COLUMN_MAPPING_MODE.key,
+            key=properties.COLUMN_MAPPING_MODE.key,
             requiredValue="name",
             actualValue=mode,
         )
@@ -146,7 +123,7 @@ def _check_no_deletion_vectors_feature(table: _Table) -> None:
 
 
 def _check_deletion_vectors_off(table: _Table) -> None:
-    if property_value(table.metadata.configuration, ENABLE_DELETION_VECTORS):
+    if property_value(table.metadata.configuration, properties.ENABLE_DELETION_VECTORS):
         raise _violation(table, "DELETION_VECTORS_SHOULD_BE_DISABLED")
 
 
@@ -163,7 +140,7 @@ def _check_partitions_stay(table: _Table) -> None:
 
 def _check_types(table: _Table) -> None:
     is_allowed = _is_allowed_in_v1 if table.version == 1 else _is_allowed_in_v2
-    for _, data_type in walk_types(table.metadata.schema):
+    for _, data_type in types.walk_types(table.metadata.schema):
         if not is_allowed(data_type):
             raise _violation(
                 table,
@@ -179,7 +156,7 @@ def _check_type_changes(table: _Table) -> None:
             raise _violation(
                 table,
                 "UNSUPPORTED_TYPE_WIDENING",
-                fieldPath=column_name(path),
+                fieldPath=types.column_name(path),
                 prevType=change.from_type.simple_string,
                 newType=change.to_type.simple_string,
             )
@@ -194,12 +171,14 @@ def _check_file(version: int, file: AddFile) -> None:
         raise InvalidActionsError(_VIOLATION + "DELETION_VECTORS_NOT_PURGED", version=version)
 
 
-def _is_allowed_in_v1(data_type: DataType) -> bool:
-    return data_type != VOID and not isinstance(data_type, ArrayType | MapType)
+def _is_allowed_in_v1(data_type: types.DataType) -> bool:
+    return data_type != types.VOID and not isinstance(data_type, types.ArrayType | types.MapType)
 
 
-def _is_allowed_in_v2(data_type: DataType) -> bool:
-    nested = isinstance(data_type, StructType | ArrayType | MapType | DecimalType)
+def _is_allowed_in_v2(data_type: types.DataType) -> bool:
+    nested = isinstance(
+        data_type, types.StructType | types.ArrayType | types.MapType | types.DecimalType
+    )
     return nested or data_type in _ATOMIC_TYPES
 
 

@@ -5,29 +5,13 @@ order; fields of later versions of the protocol follow them, struct by struct.  
 reading the log as a table; `actions` reads and writes lines.
 PROTOCOL.md, "Actions" and "Checkpoint Schema".
 
->>> print(tree_string(StructType((log_schema["txn"],))), end="")
-root
- |-- txn: struct (nullable = true)
- |    |-- appId: string (nullable = true)
- |    |-- version: long (nullable = false)
- |    |-- lastUpdated: long (nullable = true)
+>>> [(f.name, f.nullable) for f in log_schema["txn"].data_type]
+[('appId', True), ('version', False), ('lastUpdated', True)]
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from pyspark_delta.kernel.protocol.types import (
-    PRIMITIVES,
-    STRING,
-    ArrayType,
-    DataType,
-    MapType,
-    PrimitiveType,
-    StructField,
-    StructType,
-    type_name,
-)
+from pyspark_delta.kernel.protocol import types
 
 # By action: its fields with their types; `!` marks those that are never null.
 _ACTIONS = {
@@ -54,20 +38,20 @@ _ACTIONS = {
 }
 
 
-def _struct(fields: str) -> StructType:
+def _struct(fields: str) -> types.StructType:
     parsed = (f.split() for f in fields.split(","))
-    return StructType(
+    return types.StructType(
         tuple(
-            StructField(name, _TYPES[kind.rstrip("!")], not kind.endswith("!"))
+            types.StructField(name, _TYPES[kind.rstrip("!")], not kind.endswith("!"))
             for name, kind in parsed
         )
     )
 
 
-_TYPES: dict[str, DataType] = {
-    **{name: PrimitiveType(name) for name in PRIMITIVES},
-    "map": MapType(STRING, STRING),
-    "list": ArrayType(STRING),
+_TYPES: dict[str, types.DataType] = {
+    **{name: types.PrimitiveType(name) for name in types.PRIMITIVES},
+    "map": types.MapType(types.STRING, types.STRING),
+    "list": types.ArrayType(types.STRING),
 }
 _TYPES |= {
     "vector": _struct(
@@ -81,34 +65,7 @@ _TYPES |= {
     ),
     "notebook": _struct("notebookId string"),
 }
-log_schema = StructType(tuple(StructField(key, _struct(text)) for key, text in _ACTIONS.items()))
+log_schema = types.StructType(
+    tuple(types.StructField(key, _struct(text)) for key, text in _ACTIONS.items())
+)
 """Every kind of action with all its fields, as a Spark schema."""
-
-
-def tree_string(schema: StructType) -> str:
-    """The schema as Spark's `printTreeString` prints it."""
-    return "".join(f"{line}\n" for line in ("root", *_struct_lines(schema, " |")))
-
-
-def _struct_lines(struct: StructType, prefix: str) -> Iterator[str]:
-    for f in struct:
-        yield f"{prefix}-- {f.name}: {type_name(f.data_type)}{_flag('nullable', f.nullable)}"
-        yield from _nested_lines(f.data_type, f"{prefix}    |")
-
-
-def _nested_lines(data_type: DataType, prefix: str) -> Iterator[str]:
-    match data_type:
-        case StructType():
-            yield from _struct_lines(data_type, prefix)
-        case ArrayType(element, contains_null):
-            yield f"{prefix}-- element: {type_name(element)}{_flag('containsNull', contains_null)}"
-            yield from _nested_lines(element, f"{prefix}    |")
-        case MapType(key, value, contains_null):
-            yield f"{prefix}-- key: {type_name(key)}"
-            yield from _nested_lines(key, f"{prefix}    |")
-            yield f"{prefix}-- value: {type_name(value)}{_flag('valueContainsNull', contains_null)}"
-            yield from _nested_lines(value, f"{prefix}    |")
-
-
-def _flag(name: str, value: bool) -> str:
-    return f" ({name} = {str(value).lower()})"

@@ -1,11 +1,10 @@
 """The operations that commits record in `commitInfo`, in delta-spark's form.
 
-One function per operation builds its parameters; `operation_kinds` is the table.  Values of
-parameters are JSON values; lists and objects among them are *text that holds JSON*, because
-readers of the history expect that.  Metrics are text.  PROTOCOL.md, "Commit Provenance
-Information", leaves all of this to the writer.
+`operation` makes one of the table in `operation_kinds`; operations with derived parameters have a
+function of their own.  Metrics are text.  PROTOCOL.md, "Commit Provenance Information", leaves all
+of this to the writer.
 
->>> delete(["(id = 1)"]).parameters
+>>> operation("DELETE", predicate=["(id = 1)"]).parameters
 {'predicate': '["(id = 1)"]'}
 >>> engine_info("4.3.0")
 'Apache-Spark/4.3.0 pyspark-delta/0.1.0'
@@ -17,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
+from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.codec import dumps
 from pyspark_delta.kernel.protocol.operation_kinds import OPERATIONS, REMOVED, REPLACED, WRITTEN
 from pyspark_delta.kernel.protocol.types import StructField, column_name, type_name
@@ -51,7 +50,8 @@ def operation(
 ) -> Operation:
     """The operation called `name`, whose parameters must be those of its row in the table.
 
-    One that may be absent is left out when it is None.
+    One that may be absent is left out when it is None.  Lists and objects become *text that holds
+    JSON*, because readers of the history expect that.
     """
     kind = OPERATIONS[name]
     for key in kind.parameters:
@@ -62,7 +62,11 @@ def operation(
         raise ValueError(f"{name} has no parameters {sorted(unknown)}")
     return Operation(
         name=name,
-        parameters={k: v for k, v in parameters.items() if v is not None or k in kind.parameters},
+        parameters={
+            key: _recorded(value)
+            for key, value in parameters.items()
+            if value is not None or key in kind.parameters
+        },
         metrics=kind.metrics if metrics is None else metrics,
         changes_data=kind.changes_data,
         user_metadata=user_metadata,
@@ -100,7 +104,7 @@ def write(
     return operation(
         "WRITE",
         mode=mode,
-        partitionBy=_listed(partition_by),
+        partitionBy=partition_by,
         predicate=predicate,
         isDynamicPartitionOverwrite=is_dynamic_partition_overwrite,
         canOverwriteSchema=can_overwrite_schema,
@@ -110,29 +114,6 @@ def write(
         metrics=tuple(metrics),
         user_metadata=user_metadata,
     )
-
-
-def streaming_update(
-    output_mode: str, query_id: str, epoch_id: int, *, user_metadata: str | None = None
-) -> Operation:
-    """One batch of a stream; `output_mode` is Append or Complete."""
-    return operation(
-        "STREAMING UPDATE",
-        outputMode=output_mode,
-        queryId=query_id,
-        epochId=str(epoch_id),
-        user_metadata=user_metadata,
-    )
-
-
-def delete(predicates: Sequence[str]) -> Operation:
-    """DELETE of the rows that all of `predicates` hold for."""
-    return operation("DELETE", predicate=dumps(list(predicates)))
-
-
-def update(predicates: Sequence[str]) -> Operation:
-    """UPDATE of the rows that all of `predicates` hold for."""
-    return operation("UPDATE", predicate=dumps(list(predicates)))
 
 
 def merge(
@@ -145,40 +126,34 @@ def merge(
     """MERGE; a clause is its action (update, delete, insert) and its condition, if any."""
     return operation(
         "MERGE",
-        predicate=dumps(list(predicates)),
+        predicate=predicates,
         matchedPredicates=_clauses(matched),
         notMatchedPredicates=_clauses(not_matched),
         notMatchedBySourcePredicates=_clauses(not_matched_by_source),
     )
 
 
-def create_table(
+def define_table(
+    verb: str,
     metadata: Metadata,
     *,
     is_managed: bool,
-    as_select: bool = False,
-    cluster_by: Sequence[str] = (),
-) -> Operation:
-    """CREATE TABLE, with `as_select` together with its rows."""
-    name = "CREATE TABLE" + (" AS SELECT" if as_select else "")
-    return operation(name, **_table_parameters(metadata, is_managed, cluster_by))
-
-
-def replace_table(
-    metadata: Metadata,
-    *,
-    is_managed: bool,
-    or_create: bool,
     as_select: bool = False,
     cluster_by: Sequence[str] = (),
     user_metadata: str | None = None,
     **options: Any,
 ) -> Operation:
-    """REPLACE TABLE; `options` are the further parameters of its row, by their own keys."""
-    name = "CREATE OR REPLACE TABLE" if or_create else "REPLACE TABLE"
+    """CREATE, REPLACE or CREATE OR REPLACE TABLE, with `as_select` together with its rows.
+
+    `options` are the further parameters of its row, by their own keys.
+    """
     return operation(
-        name + (" AS SELECT" if as_select else ""),
-        **_table_parameters(metadata, is_managed, cluster_by),
+        f"{verb.upper()} TABLE{' AS SELECT' if as_select else ''}",
+        partitionBy=metadata.partition_columns,
+        clusterBy=cluster_by,
+        description=metadata.description,
+        isManaged="true" if is_managed else "false",
+        properties=metadata.configuration,
         **options,
         user_metadata=user_metadata,
     )
@@ -195,188 +170,59 @@ def optimize(
     """OPTIMIZE: small files into large ones, no row changed."""
     return operation(
         "OPTIMIZE",
-        predicate=dumps(list(predicates)),
-        zOrderBy=_listed(z_order_by),
-        clusterBy=_listed(cluster_by),
+        predicate=predicates,
+        zOrderBy=z_order_by,
+        clusterBy=cluster_by,
         auto=auto,
         isFull=is_full,
     )
 
 
-def reorg(predicates: Sequence[str] = (), *, apply_purge: bool = True) -> Operation:
-    """REORG TABLE ... APPLY (PURGE)."""
-    return operation("REORG", predicate=dumps(list(predicates)), applyPurge=apply_purge)
-
-
-def vacuum_start(
-    *, retention_check: bool, default_retention_ms: int, specified_retention_ms: int | None = None
-) -> Operation:
-    """The commit before a VACUUM deletes anything."""
-    return operation(
-        "VACUUM START",
-        retentionCheckEnabled=retention_check,
-        defaultRetentionMillis=default_retention_ms,
-        specifiedRetentionMillis=specified_retention_ms,
-    )
-
-
-def vacuum_end(status: str) -> Operation:
-    """The commit after a VACUUM: COMPLETED or FAILED."""
-    return operation("VACUUM END", status=status)
-
-
-def convert(
-    *,
-    num_files: int,
-    partitioned_by: Sequence[str],
-    collect_stats: bool,
-    catalog_table: str | None = None,
-    source_format: str | None = None,
-) -> Operation:
-    """CONVERT TO DELTA."""
-    return operation(
-        "CONVERT",
-        numFiles=num_files,
-        partitionedBy=_listed(partitioned_by),
-        collectStats=collect_stats,
-        catalogTable=catalog_table,
-        sourceFormat=source_format,
-    )
-
-
-def restore(*, version: int | None = None, timestamp: str | None = None) -> Operation:
-    """RESTORE to a version or a time; the other one is recorded as null."""
-    return operation("RESTORE", version=version, timestamp=timestamp)
-
-
-def clone(source: str, source_version: int) -> Operation:
-    """CLONE of a table; -1 is the version of a source that is not Delta."""
-    return operation("CLONE", source=source, sourceVersion=source_version)
-
-
-def truncate() -> Operation:
-    """TRUNCATE TABLE."""
-    return operation("TRUNCATE")
-
-
-def set_table_properties(properties: Mapping[str, str]) -> Operation:
-    """ALTER TABLE SET TBLPROPERTIES."""
-    return operation("SET TBLPROPERTIES", properties=dumps(dict(properties)))
-
-
-def unset_table_properties(keys: Sequence[str], *, if_exists: bool) -> Operation:
-    """ALTER TABLE UNSET TBLPROPERTIES."""
-    return operation("UNSET TBLPROPERTIES", properties=_listed(keys), ifExists=if_exists)
-
-
-def add_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]) -> Operation:
+def added_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]) -> Operation:
     """ADD COLUMNS: per column the path of its parent, the field, and FIRST or AFTER x, if any."""
     entries = [
         _present({"column": _field(parent, f), "position": position})
         for parent, f, position in columns
     ]
-    return operation("ADD COLUMNS", columns=dumps(entries))
-
-
-def drop_columns(paths: Iterable[Sequence[str]]) -> Operation:
-    """DROP COLUMNS."""
-    return operation("DROP COLUMNS", columns=dumps([column_name(path) for path in paths]))
-
-
-def rename_column(old: Sequence[str], new: Sequence[str]) -> Operation:
-    """RENAME COLUMN, both given as whole paths."""
-    return operation(
-        "RENAME COLUMN", oldColumnPath=column_name(old), newColumnPath=column_name(new)
-    )
+    return operation("ADD COLUMNS", columns=entries)
 
 
 def change_column(
     parent: Sequence[str], changed: StructField, *, position: str | None = None
 ) -> Operation:
     """CHANGE COLUMN to `changed`, a field of `parent`."""
-    return operation("CHANGE COLUMN", column=dumps(_field(parent, changed)), position=position)
+    return operation("CHANGE COLUMN", column=_field(parent, changed), position=position)
 
 
 def changed_columns(name: str, columns: Iterable[tuple[Sequence[str], StructField]]) -> Operation:
     """REPLACE COLUMNS or SYNC IDENTITY: fields with the paths of their parents."""
-    return operation(name, columns=dumps([_field(parent, f) for parent, f in columns]))
+    return operation(name, columns=[_field(parent, f) for parent, f in columns])
 
 
-def change_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]) -> Operation:
+def altered_columns(columns: Iterable[tuple[Sequence[str], StructField, str | None]]) -> Operation:
     """CHANGE COLUMNS: per column the path of its parent, the field, FIRST or AFTER x, if any."""
     entries = [
         _present({**_field(parent, f), "position": position}) for parent, f, position in columns
     ]
-    return operation("CHANGE COLUMNS", columns=dumps(entries))
-
-
-def add_constraint(name: str, expression: str) -> Operation:
-    """ADD CONSTRAINT name CHECK (expression)."""
-    return operation("ADD CONSTRAINT", name=name, expr=expression)
-
-
-def drop_constraint(name: str, expression: str | None) -> Operation:
-    """DROP CONSTRAINT; `expression` None when there was none of that name."""
-    return operation(
-        "DROP CONSTRAINT",
-        name=name,
-        expr=expression,
-        existed="false" if expression is None else "true",
-    )
-
-
-def cluster_by(old: Sequence[str], new: Sequence[str]) -> Operation:
-    """CLUSTER BY other columns than before; none at all for NONE."""
-    return operation(
-        "CLUSTER BY", oldClusteringColumns=",".join(old), newClusteringColumns=",".join(new)
-    )
-
-
-def drop_feature(name: str, *, truncate_history: bool) -> Operation:
-    """DROP FEATURE."""
-    return operation("DROP FEATURE", featureName=name, truncateHistory=truncate_history)
-
-
-def row_tracking_backfill(batch_id: int, *, undo: bool = False) -> Operation:
-    """One commit that adds row ids to existing files, or removes them."""
-    name = "ROW TRACKING UNBACKFILL" if undo else "ROW TRACKING BACKFILL"
-    return operation(name, batchId=str(batch_id))
-
-
-def compute_stats(predicates: Sequence[str] = ()) -> Operation:
-    """COMPUTE STATS for the files that `predicates` select."""
-    return operation("COMPUTE STATS", predicate=dumps(list(predicates)))
-
-
-def upgrade_protocol(protocol: Protocol) -> Operation:
-    """UPGRADE PROTOCOL to `protocol`."""
-    return operation("UPGRADE PROTOCOL", newProtocol=dumps(protocol.to_json_value()))
+    return operation("CHANGE COLUMNS", columns=entries)
 
 
 def _present(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in parameters.items() if value is not None}
 
 
-def _listed(names: Sequence[str] | None) -> str | None:
-    return None if names is None else dumps(list(names))
+def _recorded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dumps(dict(value))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return dumps(list(value))
+    return value
 
 
-def _clauses(clauses: Iterable[tuple[str, str | None]]) -> str:
-    return dumps(
-        [_present({"predicate": condition, "actionType": action}) for action, condition in clauses]
-    )
-
-
-def _table_parameters(
-    metadata: Metadata, is_managed: bool, cluster_by: Sequence[str]
-) -> dict[str, Any]:
-    return {
-        "partitionBy": _listed(metadata.partition_columns),
-        "clusterBy": _listed(cluster_by),
-        "description": metadata.description,
-        "isManaged": "true" if is_managed else "false",
-        "properties": dumps(dict(metadata.configuration)),
-    }
+def _clauses(clauses: Iterable[tuple[str, str | None]]) -> list[dict[str, Any]]:
+    return [
+        _present({"predicate": condition, "actionType": action}) for action, condition in clauses
+    ]
 
 
 def _field(parent: Sequence[str], f: StructField) -> dict[str, Any]:

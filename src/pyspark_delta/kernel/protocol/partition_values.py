@@ -7,9 +7,9 @@ an error here, never a silent null.  PROTOCOL.md, "Partition Value Serialization
 Values are what Arrow casts exactly: bool, int, float, Decimal, str, bytes; **dates are days and
 timestamps microseconds since 1970-01-01**, for Python's own types end at the year 9999.
 
->>> parse_partition_value("2021-09-08", DATE), parse_partition_value("", INTEGER)
+>>> parse_partition_value("2021-09-08", types.DATE), parse_partition_value("", types.INTEGER)
 (18878, None)
->>> format_partition_value(1_500_000, TIMESTAMP)
+>>> format_partition_value(1_500_000, types.TIMESTAMP)
 '1970-01-01T00:00:01.500000Z'
 >>> partition_directory(["p", "q"], {"p": "a/b", "q": None})
 'p=a%2Fb/q=__HIVE_DEFAULT_PARTITION__'
@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any, TypeGuard
 
 from pyspark_delta.errors import PartitionValueError
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.datetimes import (
     format_date,
     format_timestamp,
@@ -34,29 +35,19 @@ from pyspark_delta.kernel.protocol.datetimes import (
     parse_date,
     parse_timestamp,
 )
-from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    DataType,
-    DecimalType,
-)
+from pyspark_delta.kernel.protocol.types import DataType, DecimalType
 
 HIVE_DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The directory name for null."""
 
 PartitionValue = bool | int | float | Decimal | str | bytes
 
-_INTEGER_BITS: Mapping[DataType, int] = {BYTE: 8, SHORT: 16, INTEGER: 32, LONG: 64}
+_INTEGER_BITS: Mapping[DataType, int] = {
+    types.BYTE: 8,
+    types.SHORT: 16,
+    types.INTEGER: 32,
+    types.LONG: 64,
+}
 _INTEGER_TEXT = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _LONGEST_NUMBER = 400
@@ -83,7 +74,7 @@ def parse_partition_value(
     value: PartitionValue | None
     if isinstance(data_type, DecimalType):
         value = _parse_decimal(text, data_type)
-    elif data_type == TIMESTAMP:
+    elif data_type == types.TIMESTAMP:
         value = parse_timestamp(text, zone)
     else:
         parse = _PARSERS.get(data_type)
@@ -151,7 +142,7 @@ def format_float(value: float, data_type: DataType) -> str:
         return "NaN"
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
-    text = _shortest_single(value) if data_type == FLOAT else repr(value)
+    text = _shortest_single(value) if data_type == types.FLOAT else repr(value)
     sign, digits, exponent = Decimal(text).as_tuple()
     assert isinstance(exponent, int)
     significant = "".join(map(str, digits)).rstrip("0") or "0"
@@ -242,14 +233,14 @@ def _parse_bytes(text: str) -> bytes | None:
 
 
 _PARSERS: Mapping[DataType, Callable[[str], PartitionValue | None]] = {
-    STRING: lambda text: text,
+    types.STRING: lambda text: text,
     **{kind: partial(_parse_integer, bits=bits) for kind, bits in _INTEGER_BITS.items()},
-    FLOAT: _parse_single,
-    DOUBLE: _parse_double,
-    BOOLEAN: lambda text: _BOOLEANS.get(text.lower()),
-    BINARY: _parse_bytes,
-    DATE: parse_date,
-    TIMESTAMP_NTZ: lambda text: parse_timestamp(text, None),
+    types.FLOAT: _parse_single,
+    types.DOUBLE: _parse_double,
+    types.BOOLEAN: lambda text: _BOOLEANS.get(text.lower()),
+    types.BINARY: _parse_bytes,
+    types.DATE: parse_date,
+    types.TIMESTAMP_NTZ: lambda text: parse_timestamp(text, None),
 }
 
 
@@ -267,7 +258,7 @@ def _format_integer(value: Any, data_type: DataType) -> str | None:
 def _format_float(value: Any, data_type: DataType) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    number = as_single(value) if data_type == FLOAT else float(value)
+    number = as_single(value) if data_type == types.FLOAT else float(value)
     return None if number is None else format_float(number, data_type)
 
 
@@ -297,7 +288,7 @@ def _format_date(value: Any, data_type: DataType) -> str | None:
 
 
 def _format_timestamp(value: Any, data_type: DataType) -> str | None:
-    is_local = data_type == TIMESTAMP_NTZ
+    is_local = data_type == types.TIMESTAMP_NTZ
     if isinstance(value, datetime):
         if (value.tzinfo is None) is not is_local:
             return None
@@ -310,13 +301,13 @@ def _format_timestamp(value: Any, data_type: DataType) -> str | None:
 
 
 _FORMATTERS: Mapping[DataType, Callable[[Any, DataType], str | None]] = {
-    STRING: _format_text,
+    types.STRING: _format_text,
     **dict.fromkeys(_INTEGER_BITS, _format_integer),
-    FLOAT: _format_float,
-    DOUBLE: _format_float,
-    BOOLEAN: _format_boolean,
-    BINARY: _format_bytes,
-    DATE: _format_date,
-    TIMESTAMP: _format_timestamp,
-    TIMESTAMP_NTZ: _format_timestamp,
+    types.FLOAT: _format_float,
+    types.DOUBLE: _format_float,
+    types.BOOLEAN: _format_boolean,
+    types.BINARY: _format_bytes,
+    types.DATE: _format_date,
+    types.TIMESTAMP: _format_timestamp,
+    types.TIMESTAMP_NTZ: _format_timestamp,
 }

@@ -3,8 +3,8 @@
 A log path is text: nothing here touches storage.  PROTOCOL.md, "Delta Log Entries", "Checkpoints",
 "Log Compaction Files" and "Version Checksum File", defines the grammar.
 
->>> commit_name(7)
-'00000000000000000007.json'
+>>> commit_path(7)
+'_delta_log/00000000000000000007.json'
 >>> parse_log_name("00000000000000000010.checkpoint.0000000002.0000000003.parquet").part
 2
 """
@@ -81,11 +81,6 @@ def parse_log_name(name: str) -> LogName | None:
                 kind=kind, uuid=groups.get("uuid"), format=groups.get("format"), **numbers
             )
     return None
-
-
-def commit_name(version: int) -> str:
-    """The name of a commit."""
-    return f"{version:020d}.json"
 
 
 def commit_path(version: int) -> str:

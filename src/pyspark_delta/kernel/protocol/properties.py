@@ -298,7 +298,7 @@ def validate_properties(
         checked[_stored_key(key, value, allow_arbitrary)] = value
     check_universal_formats(checked)
     if LOG_RETENTION.key in checked or DELETED_FILE_RETENTION.key in checked:
-        check_retention({**(existing or {}), **checked})
+        check_retention_periods({**(existing or {}), **checked})
     return checked
 
 
@@ -318,7 +318,7 @@ def check_universal_formats(configuration: Mapping[str, str | None]) -> None:
         raise PropertyError("DELTA_UNIVERSAL_FORMAT_NOT_SUPPORTED", formats=formats)
 
 
-def check_retention(configuration: Mapping[str, str | None]) -> None:
+def check_retention_periods(configuration: Mapping[str, str | None]) -> None:
     """Raise if removed files are kept longer than the log that names them."""
     removed = property_value(configuration, DELETED_FILE_RETENTION)
     if removed > property_value(configuration, LOG_RETENTION):

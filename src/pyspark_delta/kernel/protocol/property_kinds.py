@@ -194,7 +194,7 @@ def choice(*values: str, ignore_case: bool = False) -> Kind[str]:
 
 
 def several(*values: str) -> Kind[tuple[str, ...]]:
-    """Distinct words of a list, joined by commas; empty text stands for no word."""
+    """Distinct words of a list, joined by commas; empty text means no word."""
 
     def parse(text: str) -> tuple[str, ...]:
         parts = tuple(text.split(",")) if text else ()

@@ -94,11 +94,9 @@ def format_bitmap(bitmap: BitMap64) -> bytes:
 
 
 def _buckets(data: bytes, count_form: str, *, is_native: bool) -> list[tuple[int, int, int]]:
-    """Key, start and end of each bucket that is not empty.
-
-    After their number, the portable layout has key and bitmap of each, the native one the length
-    of the bitmap and the bitmap: there the position is the key.
-    """
+    """Key, start and end of each bucket that is not empty."""
+    # After their number, the portable layout has key and bitmap of each, the native one the length
+    # of the bitmap and the bitmap: there the position is the key.
     (count,) = _unpack(count_form, data, 4)
     at = 4 + struct.calcsize(count_form)
     if not 0 <= count <= (len(data) - at) // (4 + _SMALLEST_BITMAP):

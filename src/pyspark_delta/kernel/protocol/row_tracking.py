@@ -18,25 +18,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_delta.errors import CorruptLogError, InvalidActionsError, PropertyError, SchemaError
+from pyspark_delta.kernel.protocol import properties
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import is_supported
-from pyspark_delta.kernel.protocol.properties import (
-    ENABLE_ROW_TRACKING,
-    ROW_COMMIT_VERSION_COLUMN,
-    ROW_ID_COLUMN,
-    ROW_TRACKING_SUSPENDED,
-    Property,
-    property_value,
-)
+from pyspark_delta.kernel.protocol.properties import Property, property_value
 
-FEATURE = "rowTracking"
+ROW_TRACKING_FEATURE = "rowTracking"
 # The mark of a table without assigned ids: its first id is 0.
 NO_MARK = -1
 # The commit tag for whether rows that were only moved kept their ids.
 PRESERVED_TAG = "delta.rowTracking.preserved"
 _COLUMNS: Mapping[str, tuple[Property[str | None], str]] = {
-    "Row ID": (ROW_ID_COLUMN, "_row-id-col-"),
-    "Row Commit Version": (ROW_COMMIT_VERSION_COLUMN, "_row-commit-version-col-"),
+    "Row ID": (properties.ROW_ID_COLUMN, "_row-id-col-"),
+    "Row Commit Version": (properties.ROW_COMMIT_VERSION_COLUMN, "_row-commit-version-col-"),
 }
 
 
@@ -51,31 +45,33 @@ class NumberedFiles:
 def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether new files must get row ids: if the feature is supported and not suspended."""
     check_properties(metadata)
-    return is_supported(protocol, FEATURE) and not property_value(
-        metadata.configuration, ROW_TRACKING_SUSPENDED
+    return is_supported(protocol, ROW_TRACKING_FEATURE) and not property_value(
+        metadata.configuration, properties.ROW_TRACKING_SUSPENDED
     )
 
 
-def is_enabled(protocol: Protocol, metadata: Metadata) -> bool:
+def is_row_tracking_enabled(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether every row of the table has an id that readers may rely on."""
     check_properties(metadata)
-    if not property_value(metadata.configuration, ENABLE_ROW_TRACKING):
+    if not property_value(metadata.configuration, properties.ENABLE_ROW_TRACKING):
         return False
-    if not is_supported(protocol, FEATURE):
-        raise CorruptLogError("DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", features=FEATURE)
+    if not is_supported(protocol, ROW_TRACKING_FEATURE):
+        raise CorruptLogError(
+            "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", features=ROW_TRACKING_FEATURE
+        )
     return True
 
 
 def check_properties(metadata: Metadata) -> None:
     """Raise if row tracking is both enabled and suspended."""
     values = metadata.configuration
-    if property_value(values, ENABLE_ROW_TRACKING) and property_value(
-        values, ROW_TRACKING_SUSPENDED
+    if property_value(values, properties.ENABLE_ROW_TRACKING) and property_value(
+        values, properties.ROW_TRACKING_SUSPENDED
     ):
         raise PropertyError(
             "DELTA_ROW_TRACKING_ILLEGAL_PROPERTY_COMBINATION",
-            property1=ENABLE_ROW_TRACKING.key,
-            property2=ROW_TRACKING_SUSPENDED.key,
+            property1=properties.ENABLE_ROW_TRACKING.key,
+            property2=properties.ROW_TRACKING_SUSPENDED.key,
         )
 
 
@@ -90,11 +86,7 @@ def assign_row_ids(
 
 
 def reassign_row_ids(
-    files: Iterable[AddFile],
-    *,
-    read_mark: int | None,
-    winner_mark: int | None,
-    winner_version: int,
+    files: Iterable[AddFile], *, read_mark: int | None, winner_mark: int | None, winner_version: int
 ) -> NumberedFiles:
     """`files` renumbered after losing to the commit of `winner_version`.
 

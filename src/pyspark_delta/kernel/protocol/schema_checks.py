@@ -4,7 +4,7 @@ Every check takes a schema and returns None or raises SchemaError; none of them 
 `schema_merge` compares two schemas; `column_mapping` checks ids and physical names.
 PROTOCOL.md, "Schema Serialization Format" and "Change Data Files".
 
->>> invalid_names(StructType((StructField("a b", VOID), StructField("c", VOID))))
+>>> invalid_names(types.StructType((types.StructField("a b", types.VOID),)))
 ('a b',)
 """
 
@@ -13,26 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark_delta.errors import SchemaError
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.schema_merge import as_nullable, check_no_duplicates
-from pyspark_delta.kernel.protocol.types import (
-    PRIMITIVES,
-    VARIANT,
-    VOID,
-    ArrayType,
-    DataType,
-    DecimalType,
-    MapType,
-    PrimitiveType,
-    StructField,
-    StructType,
-    column_name,
-    inner_types,
-    type_name,
-    walk_fields,
-    walk_types,
-)
 
 ILLEGAL_CHARACTERS = " ,;{}()\n\t="
 """Characters that a column's name may not have in a table without column mapping."""
@@ -46,7 +30,7 @@ ALLOW_UNENFORCED_NOT_NULL = "spark.databricks.delta.constraints.allowUnenforcedN
 
 
 def check_schema(
-    schema: StructType,
+    schema: types.StructType,
     partition_columns: Sequence[str],
     *,
     mode: ColumnMappingMode = ColumnMappingMode.NONE,
@@ -65,17 +49,17 @@ def check_schema(
         check_no_cdf_columns(schema)
 
 
-def invalid_names(schema: StructType) -> tuple[str, ...]:
+def invalid_names(schema: types.StructType) -> tuple[str, ...]:
     """Every column, at any depth, with a character in its name that Parquet rejects."""
     return tuple(
-        column_name(path)
-        for path, f in walk_fields(schema)
+        types.column_name(path)
+        for path, f in types.walk_fields(schema)
         if any(character in f.name for character in ILLEGAL_CHARACTERS)
     )
 
 
 def check_names(
-    schema: StructType, mode: ColumnMappingMode, partition_columns: Sequence[str] = ()
+    schema: types.StructType, mode: ColumnMappingMode, partition_columns: Sequence[str] = ()
 ) -> None:
     """Raise for names that files cannot have; column mapping lifts this rule."""
     if mode is not ColumnMappingMode.NONE:
@@ -88,19 +72,19 @@ def check_names(
         )
 
 
-def check_types(schema: StructType) -> None:
+def check_types(schema: types.StructType) -> None:
     """Raise for types that schemas may contain but tables cannot."""
     unsupported = [
-        f"{column_name(path)}: {leaf.simple_string}"
-        for path, leaf in walk_types(schema)
-        if isinstance(leaf, PrimitiveType) and leaf.name not in PRIMITIVES
+        f"{types.column_name(path)}: {leaf.simple_string}"
+        for path, leaf in types.walk_types(schema)
+        if isinstance(leaf, types.PrimitiveType) and leaf.name not in types.PRIMITIVES
     ]
     if unsupported:
         raise SchemaError("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=", ".join(unsupported))
 
 
 def check_partition_columns(
-    schema: StructType, partition_columns: Sequence[str], *, needs_data: bool = True
+    schema: types.StructType, partition_columns: Sequence[str], *, needs_data: bool = True
 ) -> None:
     """Raise for partition columns that are missing, repeated, nested, or all columns."""
     names = [name.lower() for name in partition_columns]
@@ -119,34 +103,32 @@ def check_partition_columns(
             )
         if not is_partition_type(f.data_type):
             raise SchemaError(
-                "DELTA_INVALID_PARTITION_COLUMN_TYPE",
-                name=name,
-                dataType=f.data_type.simple_string,
+                "DELTA_INVALID_PARTITION_COLUMN_TYPE", name=name, dataType=f.data_type.simple_string
             )
     if needs_data and partition_columns and len(partition_columns) == len(schema):
         raise SchemaError("DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION")
 
 
-def is_partition_type(data_type: DataType) -> bool:
+def is_partition_type(data_type: types.DataType) -> bool:
     """Whether a value of the type can be a partition value."""
-    if isinstance(data_type, PrimitiveType):
-        return data_type.name in PRIMITIVES and data_type not in (VOID, VARIANT)
-    return isinstance(data_type, DecimalType)
+    if isinstance(data_type, types.PrimitiveType):
+        return data_type.name in types.PRIMITIVES and data_type not in (types.VOID, types.VARIANT)
+    return isinstance(data_type, types.DecimalType)
 
 
-def check_data_columns(data_schema: StructType, partition_columns: Sequence[str]) -> None:
+def check_data_columns(data_schema: types.StructType, partition_columns: Sequence[str]) -> None:
     """Raise if the data has no columns besides partition columns."""
     partitions = {name.lower() for name in partition_columns}
     rest = [f for f in data_schema if f.name.lower() not in partitions]
     if not rest:
         raise SchemaError("DELTA_NON_PARTITION_COLUMN_ABSENT.ALL_PARTITION_COLUMNS")
-    if all(f.data_type == VOID for f in rest):
+    if all(f.data_type == types.VOID for f in rest):
         if not partitions:
             raise SchemaError("DELTA_CANNOT_WRITE_EMPTY_SCHEMA.TABLE_ALL_VOID_COLUMNS")
         raise SchemaError("DELTA_NON_PARTITION_COLUMN_ABSENT.NULL_TYPE_COLUMNS_DROPPED")
 
 
-def check_writable_schema(schema: StructType) -> None:
+def check_writable_schema(schema: types.StructType) -> None:
     """Raise for a schema that cannot be written into a file, as a whole or in part.
 
     A void column is left out of files and read as null.  That works beside other columns of the
@@ -154,18 +136,18 @@ def check_writable_schema(schema: StructType) -> None:
     """
     if not schema.fields:
         raise SchemaError("DELTA_CANNOT_WRITE_EMPTY_SCHEMA.TABLE_NO_COLUMNS")
-    if all(f.data_type == VOID for f in schema):
+    if all(f.data_type == types.VOID for f in schema):
         raise SchemaError("DELTA_CANNOT_WRITE_EMPTY_SCHEMA.TABLE_ALL_VOID_COLUMNS")
     for f in schema:
         _check_writable_type(f.data_type, (f.name,))
 
 
-def without_void(schema: StructType) -> StructType:
+def without_void(schema: types.StructType) -> types.StructType:
     """The schema of files: without void fields, at any depth of structs."""
-    return StructType(tuple(_without_void(f) for f in schema if f.data_type != VOID))
+    return types.StructType(tuple(_without_void(f) for f in schema if f.data_type != types.VOID))
 
 
-def check_no_cdf_columns(schema: StructType, *, enabling: bool = False) -> None:
+def check_no_cdf_columns(schema: types.StructType, *, enabling: bool = False) -> None:
     """Raise for the column names of the change data feed; `enabling` when a commit enables it."""
     names = [f.name for f in schema if f.name.lower() in CDF_COLUMNS]
     if not names:
@@ -176,48 +158,49 @@ def check_no_cdf_columns(schema: StructType, *, enabling: bool = False) -> None:
     raise SchemaError("RESERVED_CDC_COLUMNS_ON_WRITE", columnList=listed, config=CDF_KEY)
 
 
-def check_nested_not_null(schema: StructType) -> None:
+def check_nested_not_null(schema: types.StructType) -> None:
     """Raise for NOT NULL inside arrays and maps, where no write can enforce it."""
-    for path, f in walk_fields(schema):
-        if isinstance(f.data_type, StructType):
+    for path, f in types.walk_fields(schema):
+        if isinstance(f.data_type, types.StructType):
             continue
-        for step, inner in inner_types(f.data_type):
-            if isinstance(inner, StructType) and as_nullable(inner) != inner:
+        for step, inner in types.inner_types(f.data_type):
+            if isinstance(inner, types.StructType) and as_nullable(inner) != inner:
                 raise SchemaError(
                     "DELTA_NESTED_NOT_NULL_CONSTRAINT",
-                    parent=column_name(path),
+                    parent=types.column_name(path),
                     nestType=step,
                     nestedPrettyJson=format_schema(inner),
                     configKey=ALLOW_UNENFORCED_NOT_NULL,
                 )
 
 
-def _check_writable_type(data_type: DataType, path: tuple[str, ...]) -> None:
+def _check_writable_type(data_type: types.DataType, path: tuple[str, ...]) -> None:
     match data_type:
-        case StructType(fields=()):
+        case types.StructType(fields=()):
             raise SchemaError(
-                "DELTA_CANNOT_WRITE_EMPTY_SCHEMA.STRUCT_NO_FIELDS", columnPath=column_name(path)
+                "DELTA_CANNOT_WRITE_EMPTY_SCHEMA.STRUCT_NO_FIELDS",
+                columnPath=types.column_name(path),
             )
-        case StructType(fields=fields):
-            if all(f.data_type == VOID for f in fields):
+        case types.StructType(fields=fields):
+            if all(f.data_type == types.VOID for f in fields):
                 raise SchemaError(
                     "DELTA_CANNOT_WRITE_EMPTY_SCHEMA.STRUCT_ALL_VOID_FIELDS",
-                    columnPath=column_name(path),
+                    columnPath=types.column_name(path),
                 )
             for f in fields:
                 _check_writable_type(f.data_type, (*path, f.name))
-        case ArrayType() | MapType():
-            if any(inner == VOID for _, inner in walk_types(data_type)):
+        case types.ArrayType() | types.MapType():
+            if any(inner == types.VOID for _, inner in types.walk_types(data_type)):
                 raise SchemaError(
                     "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE",
-                    columName=column_name(path),
-                    dataType=type_name(data_type),
+                    columName=types.column_name(path),
+                    dataType=types.type_name(data_type),
                 )
-            for step, inner in inner_types(data_type):
+            for step, inner in types.inner_types(data_type):
                 _check_writable_type(inner, (*path, step))
 
 
-def _without_void(f: StructField) -> StructField:
-    if not isinstance(f.data_type, StructType):
+def _without_void(f: types.StructField) -> types.StructField:
+    if not isinstance(f.data_type, types.StructType):
         return f
     return f.with_type(without_void(f.data_type))

@@ -4,8 +4,8 @@ The table's schema has priority: its names keep their case, its order and nullab
 fields follow the old ones.  Names compare ignoring case.  `schema_checks` checks single schemas.
 
 >>> merge_schemas(
-...     StructType((StructField("Id", INTEGER),)),
-...     StructType((StructField("id", SHORT), StructField("v", STRING))),
+...     StructType((StructField("Id", types.INTEGER),)),
+...     StructType((StructField("id", types.SHORT), StructField("v", types.STRING))),
 ... ).simple_string
 'struct<Id:int,v:string>'
 """
@@ -17,17 +17,9 @@ from dataclasses import dataclass
 from typing import overload
 
 from pyspark_delta.errors import SchemaError
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.type_widening import TypeWideningMode
 from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BYTE,
-    DATETIME_TYPES,
-    INTEGER,
-    NUMBER_TYPES,
-    SHORT,
-    STRING,
-    VARIANT,
-    VOID,
     ArrayType,
     DataType,
     DecimalType,
@@ -41,7 +33,7 @@ from pyspark_delta.kernel.protocol.types import (
 )
 
 # Parquet stores these three as one type, so a column of one can take values of the others.
-_ONE_PARQUET_TYPE = (BYTE, SHORT, INTEGER)
+_ONE_PARQUET_TYPE = (types.BYTE, types.SHORT, types.INTEGER)
 # The write computes a column with one of these keys if the data does not have it.
 _COMPUTED_KEYS = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
 
@@ -252,9 +244,9 @@ def _merge_leaves(current: DataType, update: DataType, rules: MergeRules) -> Dat
     if current in _ONE_PARQUET_TYPE and update in _ONE_PARQUET_TYPE:
         return max(current, update, key=_ONE_PARQUET_TYPE.index)
     # A void column accepts any type, and a void value fits any column.
-    if current == VOID:
+    if current == types.VOID:
         return update
-    if update == VOID:
+    if update == types.VOID:
         return current
     raise SchemaError(
         "DELTA_MERGE_INCOMPATIBLE_DATATYPE",
@@ -264,15 +256,14 @@ def _merge_leaves(current: DataType, update: DataType, rules: MergeRules) -> Dat
 
 
 def _casts_implicitly(source: DataType, target: DataType) -> bool:
-    """Whether Spark implicitly casts `source` to `target`."""
-    if VARIANT in (source, target) or target == VOID:
+    if types.VARIANT in (source, target) or target == types.VOID:
         return False
-    if source == VOID or target == STRING:
+    if source == types.VOID or target == types.STRING:
         return True
-    numeric = [t in NUMBER_TYPES or isinstance(t, DecimalType) for t in (source, target)]
-    if source == STRING:
-        return numeric[1] or target in DATETIME_TYPES or target == BINARY
-    return all(numeric) or (source in DATETIME_TYPES and target in DATETIME_TYPES)
+    numeric = [t in types.NUMBER_TYPES or isinstance(t, DecimalType) for t in (source, target)]
+    if source == types.STRING:
+        return numeric[1] or target in types.DATETIME_TYPES or target == types.BINARY
+    return all(numeric) or (source in types.DATETIME_TYPES and target in types.DATETIME_TYPES)
 
 
 def _incompatible_decimals(current: DecimalType, update: DecimalType) -> SchemaError:

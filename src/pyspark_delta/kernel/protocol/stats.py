@@ -5,7 +5,7 @@ raised by a tie-breaker, a timestamp is rounded to the millisecond below (minimu
 (maximum), and other bounds that cannot be written are left out.  `stats_columns` chooses columns.
 PROTOCOL.md, "Per-file Statistics".
 
->>> format_stats(2, [ColumnStats(path=("v",), data_type=STRING, minimum="a", maximum="b")])
+>>> format_stats(2, [ColumnStats(path=("v",), data_type=types.STRING, minimum="a", maximum="b")])
 '{"numRecords":2,"minValues":{"v":"a"},"maxValues":{"v":"b"},"nullCount":{}}'
 """
 
@@ -21,7 +21,10 @@ from decimal import Decimal
 from typing import Any
 
 from pyspark_delta.errors import InvalidActionsError
+from pyspark_delta.kernel.protocol import types
+from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.codec import RawJson, dumps
+from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.datetimes import (
     MICROS_PER_DAY,
     MICROS_PER_SECOND,
@@ -33,17 +36,14 @@ from pyspark_delta.kernel.protocol.datetimes import (
     parse_timestamp,
 )
 from pyspark_delta.kernel.protocol.partition_values import as_single, format_float
-from pyspark_delta.kernel.protocol.stats_columns import has_bounds
-from pyspark_delta.kernel.protocol.types import (
-    DATE,
-    DOUBLE,
-    FLOAT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    DataType,
-    DecimalType,
+from pyspark_delta.kernel.protocol.properties import (
+    NUM_INDEXED_COLUMNS,
+    STATS_COLUMNS,
+    STRING_PREFIX_LENGTH,
+    property_value,
 )
+from pyspark_delta.kernel.protocol.stats_columns import StatsColumn, has_bounds, stats_columns
+from pyspark_delta.kernel.protocol.types import DataType, DecimalType
 
 DEFAULT_PREFIX_LENGTH = 32
 """Characters (of UTF-16, as Spark counts) that are kept of a string bound."""
@@ -104,6 +104,25 @@ class FileStats:
         return count
 
 
+def table_stats_columns(
+    metadata: Metadata, mode: ColumnMappingMode = ColumnMappingMode.NONE
+) -> tuple[StatsColumn, ...]:
+    """The leaves that a table's properties choose for statistics, with physical names by `mode`."""
+    return stats_columns(
+        metadata.schema,
+        metadata.partition_columns,
+        mode=mode,
+        num_indexed=property_value(metadata.configuration, NUM_INDEXED_COLUMNS),
+        listed=metadata.configuration.get(STATS_COLUMNS.key),
+    )
+
+
+def string_prefix_length(metadata: Metadata) -> int:
+    """The number of characters of a string that bounds of a table keep."""
+    length = property_value(metadata.configuration, STRING_PREFIX_LENGTH)
+    return DEFAULT_PREFIX_LENGTH if length is None else length
+
+
 def format_stats(
     num_records: int,
     columns: Iterable[ColumnStats],
@@ -132,11 +151,7 @@ def format_stats(
 
 
 def format_bound(
-    value: Any,
-    data_type: DataType,
-    *,
-    is_max: bool,
-    prefix_length: int = DEFAULT_PREFIX_LENGTH,
+    value: Any, data_type: DataType, *, is_max: bool, prefix_length: int = DEFAULT_PREFIX_LENGTH
 ) -> str | int | None:
     """The JSON value for a bound; None when no correct one is readable by every reader.
 
@@ -145,18 +160,18 @@ def format_bound(
     """
     if value is None:
         return None
-    if data_type == STRING:
+    if data_type == types.STRING:
         cut = truncate_max if is_max else truncate_min
         return cut(value, prefix_length) if _is_unicode(value) else None
-    if data_type in (FLOAT, DOUBLE):
+    if data_type in (types.FLOAT, types.DOUBLE):
         return RawJson(format_float(value, data_type)) if math.isfinite(value) else None
     if isinstance(data_type, DecimalType):
         number = Decimal(value)
         return RawJson(format(number, "f")) if number.is_finite() else None
-    if data_type == DATE:
+    if data_type == types.DATE:
         return _format_date(value)
-    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
-        return _format_timestamp(value, is_max=is_max, is_utc=data_type == TIMESTAMP)
+    if data_type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
+        return _format_timestamp(value, is_max=is_max, is_utc=data_type == types.TIMESTAMP)
     return int(value)
 
 
@@ -217,15 +232,15 @@ def parse_bound(raw: Any, data_type: DataType, *, is_max: bool) -> Any:
     """
     if raw is None or not has_bounds(data_type):
         return None
-    if data_type == STRING:
+    if data_type == types.STRING:
         return raw if isinstance(raw, str) else None
-    if data_type == DATE:
+    if data_type == types.DATE:
         return parse_date(raw) if isinstance(raw, str) else None
-    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
+    if data_type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
         return _parse_timestamp(raw, data_type, is_max=is_max)
     if isinstance(raw, bool) or not isinstance(raw, int | Decimal):
         return None
-    if data_type in (FLOAT, DOUBLE):
+    if data_type in (types.FLOAT, types.DOUBLE):
         return _parse_float(raw, data_type)
     if isinstance(data_type, DecimalType):
         return Decimal(raw)
@@ -357,7 +372,7 @@ def _format_timestamp(value: Any, *, is_max: bool, is_utc: bool) -> str | None:
 
 def _parse_float(raw: int | Decimal, data_type: DataType) -> float | None:
     number: float | None = float(Decimal(raw))
-    if data_type == FLOAT and number is not None:
+    if data_type == types.FLOAT and number is not None:
         # `0.1` is short for the 32-bit number nearest to it, which may be above the 64-bit one.
         number = as_single(number)
     return number if number is not None and math.isfinite(number) else None
@@ -366,12 +381,12 @@ def _parse_float(raw: int | Decimal, data_type: DataType) -> float | None:
 def _parse_timestamp(raw: Any, data_type: DataType, *, is_max: bool) -> int | None:
     if not isinstance(raw, str):
         return None
-    micros = parse_timestamp(raw) if data_type == TIMESTAMP else parse_timestamp(raw, None)
+    micros = parse_timestamp(raw) if data_type == types.TIMESTAMP else parse_timestamp(raw, None)
     if micros is None:
         return None
     slack = 999 if is_max else 0
     if (
-        data_type == TIMESTAMP
+        data_type == types.TIMESTAMP
         and micros < _LOCAL_MEAN_TIME_END
         and _OFFSET_WITHOUT_SECONDS.fullmatch(raw)
     ):

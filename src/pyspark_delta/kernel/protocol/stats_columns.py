@@ -2,7 +2,7 @@
 
 Statistics are kept for leaves: a struct counts as its leaves, an array or map as one.  The default
 is the first 32 leaves in schema order; partition columns never count.  The property
-`delta.dataSkippingStatsColumns` names columns instead (logical names; a struct stands for all
+`delta.dataSkippingStatsColumns` names columns instead (logical names; a struct means all
 below it).  `stats` formats the statistics.  PROTOCOL.md, "Per-file Statistics".
 
 >>> parse_column_list("a, `b.c`.d")
@@ -196,10 +196,7 @@ def _lower(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def _leaves(
-    struct: StructType,
-    path: tuple[str, ...],
-    physical: tuple[str, ...],
-    mode: ColumnMappingMode,
+    struct: StructType, path: tuple[str, ...], physical: tuple[str, ...], mode: ColumnMappingMode
 ) -> Iterator[StatsColumn]:
     for f in struct:
         yield from _field_leaves(f, path, physical, mode)

@@ -140,20 +140,16 @@ class StructField:
         return StructField(self.name, self.data_type, self.nullable, kept)
 
     def with_type(self, data_type: DataType) -> StructField:
-        """The same field with another type."""
         return StructField(self.name, data_type, self.nullable, self.metadata)
 
     def with_name(self, name: str) -> StructField:
-        """The same field under another name."""
         return StructField(name, self.data_type, self.nullable, self.metadata)
 
     def with_nullable(self, nullable: bool) -> StructField:
-        """The same field with another nullability."""
         return StructField(self.name, self.data_type, nullable, self.metadata)
 
     @property
     def comment(self) -> str | None:
-        """The comment a user gave the column."""
         comment = self.metadata.get("comment")
         return comment if isinstance(comment, str) else None
 
@@ -171,7 +167,6 @@ class StructType(DataType):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The field names, in order."""
         return tuple(f.name for f in self.fields)
 
     @cached_property

@@ -47,7 +47,7 @@ class AggregateKind(Enum):
     MAX = "max"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate:
     """An aggregate of a top-level column, by its logical name; without one, of rows."""
 
@@ -107,8 +107,6 @@ def _values(
 
 
 class _Files:
-    """Files as rows of statistics, partition values and vectors."""
-
     def __init__(
         self, stats: pa.Table, partitions: pa.Table, vectors: pa.ChunkedArray, metadata: Metadata
     ) -> None:
@@ -128,7 +126,6 @@ class _Files:
         )
 
     def value(self, aggregate: Aggregate) -> object:
-        """The value of an aggregate; raises when the log does not have it."""
         kind = aggregate.kind
         if aggregate.column is None:
             return _total(self._rows)

@@ -19,12 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_delta.errors import DataFileError, DeltaError, FileMissingError, InvalidPredicateError
+from pyspark_delta.kernel.log.arrow_types import arrow_schema
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector, check_rows_exist
 from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.kernel.scan.arrow.projection import Projection, project
-from pyspark_delta.kernel.scan.arrow.types import arrow_schema
 from pyspark_delta.kernel.scan.locations import (
     IS_ABSOLUTE,
     LOCATION,
@@ -35,6 +34,7 @@ from pyspark_delta.kernel.scan.locations import (
 from pyspark_delta.kernel.scan.plan import ScanPlan, plan_scan
 from pyspark_delta.kernel.scan.predicates.evaluation import evaluate
 from pyspark_delta.kernel.scan.predicates.tree import Predicate
+from pyspark_delta.kernel.scan.projection import Projection, file_projection
 from pyspark_delta.kernel.scan.skipping.files import row_groups_to_read
 from pyspark_delta.kernel.storage.base import LogStore
 
@@ -115,8 +115,6 @@ def read_planned(
 
 
 class _Reader:
-    """Reads the files of one plan."""
-
     def __init__(self, plan: ScanPlan, locations: Locations, batch_size: int) -> None:
         self._plan = plan
         self._locations = locations
@@ -127,7 +125,6 @@ class _Reader:
         self._partitions = plan.partitions
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows of every file, filtered, without empty batches."""
         files = self._plan.files.select([LOCATION, IS_ABSOLUTE, "deletionVector"])
         start = 0
         # In pieces, so that not all files become Python objects at once.
@@ -206,7 +203,7 @@ def read_rows(
                 pre_buffer=True,
             )
             num_rows = _num_rows(file, source.size())
-            projection = project(schema, file.schema_arrow, mode)
+            projection = file_projection(schema, file.schema_arrow, mode)
             groups = _groups(file, chosen)
         if vector is not None:
             check_rows_exist(vector, num_rows)

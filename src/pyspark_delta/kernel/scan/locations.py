@@ -25,6 +25,7 @@ from pyspark_delta.errors import (
     FileMissingError,
     UnsafePathError,
 )
+from pyspark_delta.kernel.log.arrow_types import one_array
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
 from pyspark_delta.kernel.protocol.deletion_vectors import (
     DeletionVector,
@@ -32,7 +33,6 @@ from pyspark_delta.kernel.protocol.deletion_vectors import (
     read_deletion_vector,
 )
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
-from pyspark_delta.kernel.scan.arrow.types import one_array
 from pyspark_delta.kernel.storage.base import LINK_OUT, LogStore
 from pyspark_delta.kernel.storage.uris import redacted_uri, resolve_action_path
 

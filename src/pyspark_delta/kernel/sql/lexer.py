@@ -41,7 +41,6 @@ class Token:
 
     @property
     def end(self) -> int:
-        """The position after the token."""
         return self.start + len(self.text)
 
     @property
@@ -60,12 +59,10 @@ class Token:
 
     @property
     def is_name(self) -> bool:
-        """Whether it is a name, perhaps in backquotes."""
         return self.kind in (TokenKind.NAME, TokenKind.QUOTED_NAME)
 
     @property
     def is_string(self) -> bool:
-        """Whether it is a string literal."""
         return self.kind is TokenKind.STRING
 
 

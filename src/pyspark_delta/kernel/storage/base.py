@@ -56,7 +56,7 @@ class LogStore(ABC):
     4. Whole replacement: a reader beside `overwrite` sees all of the old file or all of the new.
     5. Inside the root: a path that leads elsewhere raises UnsafePathError before anything opens.
     6. Typed failures: what goes wrong is a StorageError.  After one, the write may or may not
-       stand: only FileAlreadyExistsError, FileMissingError and NothingWrittenError say more.
+       be done, but for FileAlreadyExistsError, FileMissingError and NothingWrittenError.
        A StorageRefusedError is a NothingWrittenError that no repetition helps.
     7. No secrets: `root_uri`, `repr` and every error are free of credentials.
 
@@ -69,10 +69,8 @@ class LogStore(ABC):
     has_links: ClassVar[bool] = False
     """Whether a name may be a symbolic link."""
 
-    @property
-    @abstractmethod
-    def root_uri(self) -> str:
-        """The root's absolute URI: percent-encoded once, no trailing slash, no credentials."""
+    root_uri: str
+    """The root's absolute URI: percent-encoded once, no trailing slash, no credentials."""
 
     @abstractmethod
     def read(self, path: str) -> bytes:

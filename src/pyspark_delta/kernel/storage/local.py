@@ -4,12 +4,17 @@ A new file is written under a hidden name in its directory, made durable, and th
 link(2), which fails when the name is taken: no reader sees a part of a file, and of two processes
 one wins.  A process killed in between leaves only the hidden file, which no listing returns.
 
+Some file systems (FAT, a few FUSE and network file systems) have no hard links; Linux's
+renameat2(2) with RENAME_NOREPLACE is as good.  Where neither works the file is not published: a
+plain rename would silently overwrite another writer's commit.
+
 >>> LocalStore("/tmp/a b").root_uri
 'file:///tmp/a%20b'
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import io
 import os
@@ -22,16 +27,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from pyspark_delta.errors import (
-    FileAlreadyExistsError,
-    FileMissingError,
-    NothingWrittenError,
-    StorageError,
-    StorageRefusedError,
-    UnsafePathError,
-)
+from pyspark_delta import errors
 from pyspark_delta.kernel.storage.base import LINK_OUT, FileInfo, ListedDirectory, LogStore
-from pyspark_delta.kernel.storage.publish import publish
 from pyspark_delta.kernel.storage.uris import (
     absolute_uri,
     check_directory,
@@ -43,6 +40,14 @@ STAGING_PREFIX = ".delta-staging-"
 """The prefix of names of unfinished files."""
 
 _LOG_DIRECTORY = "_delta_log"
+_NO_HARD_LINKS = frozenset(
+    {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
+)
+_NO_SUCH_RENAME = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+Mover = Callable[[str, str], None]
+
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NOT_AN_EMPTY_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 
@@ -87,12 +92,7 @@ class LocalStore(LogStore):
         self._root = os.path.abspath(root)
         self._prefix = self._root.rstrip("/") + "/"
         self._fsync = fsync
-        self._root_uri = absolute_uri("file", "", self._root)
-
-    @property
-    def root_uri(self) -> str:
-        """`file://` and the absolute path."""
-        return self._root_uri
+        self.root_uri = absolute_uri("file", "", self._root)
 
     @property
     def root_path(self) -> str:
@@ -135,7 +135,7 @@ class LocalStore(LogStore):
                 return False
 
     def list_from(self, start: str) -> list[FileInfo]:
-        directory, least = split_start(start, self._root_uri)
+        directory, least = split_start(start, self.root_uri)
         prefix = f"{directory}/" if directory else ""
         infos = []
         with self._translated("list", start):
@@ -157,7 +157,7 @@ class LocalStore(LogStore):
         return infos
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
-        directory = check_directory(prefix, self._root_uri)
+        directory = check_directory(prefix, self.root_uri)
         if directory and self.crosses_link(directory):
             return
         pending = [f"{directory}/" if directory else ""]
@@ -218,12 +218,12 @@ class LocalStore(LogStore):
     def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
         final = self._writable(path)
         if os.path.lexists(final):  # the loser of a race need not write its file first
-            raise FileAlreadyExistsError(path=self.address(path))
+            raise errors.FileAlreadyExistsError(path=self.address(path))
         with self._staged("create", path, final, chunks) as staged:
             try:
                 publish(staged, final)
             except FileExistsError:
-                raise FileAlreadyExistsError(path=self.address(path)) from None
+                raise errors.FileAlreadyExistsError(path=self.address(path)) from None
 
     def overwrite(self, path: str, data: bytes) -> None:
         final = self._writable(path)
@@ -285,14 +285,14 @@ class LocalStore(LogStore):
         return False
 
     def _readable(self, path: str) -> str:
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         if not _is_log_file(path):
             self._check_contained(path, path)
         return self._prefix + path
 
     def _writable(self, path: str) -> str:
         """As `_readable`, but the last name is replaced or removed, not followed."""
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         parent = path.rpartition("/")[0]
         if parent:
             self._check_contained(parent, path)
@@ -300,8 +300,8 @@ class LocalStore(LogStore):
 
     def _check_contained(self, followed: str, path: str) -> None:
         if not self.contains(followed):
-            raise UnsafePathError(
-                "DELTA_UNSAFE_PATH", path=path, table=self._root_uri, reason=LINK_OUT
+            raise errors.UnsafePathError(
+                "DELTA_UNSAFE_PATH", path=path, table=self.root_uri, reason=LINK_OUT
             )
 
     @contextmanager
@@ -372,17 +372,17 @@ class LocalStore(LogStore):
         """Translate errors of the operating system; `step` is the step of a write."""
         try:
             yield
-        except StorageError:
+        except errors.StorageError:
             raise
         except (OSError, ValueError) as error:
             if step is None and isinstance(error, _MISSING):
-                raise FileMissingError(path=self.address(path)) from None
-            kind = StorageError
+                raise errors.FileMissingError(path=self.address(path)) from None
+            kind = errors.StorageError
             code = error.errno if isinstance(error, OSError) else None
             if step in (_Step.BEFORE, _Step.PUBLISH) and code in REFUSALS:
-                kind = StorageRefusedError
+                kind = errors.StorageRefusedError
             elif step is _Step.BEFORE:
-                kind = NothingWrittenError
+                kind = errors.NothingWrittenError
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise kind(operation=operation, path=self.address(path), reason=reason) from error
 
@@ -426,3 +426,56 @@ def _read_exactly(file: io.FileIO, length: int) -> bytes:
         parts.append(part)
         length -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def rename_without_replacing(source: str, target: str) -> None:
+    """Rename atomically; FileExistsError when `target` exists."""
+    if _RENAMEAT2 is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    ctypes.set_errno(0)
+    if _RENAMEAT2(
+        _AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE
+    ):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), target)
+
+
+def publish(
+    staged: str, final: str, *, link: Mover = os.link, rename: Mover = rename_without_replacing
+) -> None:
+    """Publish `staged` as `final`; FileExistsError when `final` exists.
+
+    `staged` may or may not remain; the caller removes it.
+    """
+    try:
+        link(staged, final)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+    else:
+        return
+    try:
+        rename(staged, final)
+    except OSError as error:
+        if error.errno not in _NO_SUCH_RENAME:
+            raise
+        raise OSError(
+            error.errno,
+            "the file system can neither link nor rename without replacing,"
+            " so two writers could overwrite each other",
+        ) from None
+
+
+def _renameat2() -> Callable[..., int] | None:
+    try:
+        function = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):  # not Linux, or a C library from before 2018
+        return None
+    path_at = (ctypes.c_int, ctypes.c_char_p)
+    function.argtypes = (*path_at, *path_at, ctypes.c_uint)
+    function.restype = ctypes.c_int
+    typed: Callable[..., int] = function
+    return typed
+
+
+_RENAMEAT2 = _renameat2()

@@ -38,8 +38,6 @@ class _File(NamedTuple):
 
 
 class _Volume:
-    """The files of one name: directory -> name -> file."""
-
     def __init__(self) -> None:
         self.lock = Lock()
         self.directories: dict[str, dict[str, _File]] = {}
@@ -66,12 +64,7 @@ class MemoryStore(LogStore):
         self._path = path.strip("/")
         self._volume = _volume(self._name)
         self._prefix = f"{self._path}/" if self._path else ""
-        self._root_uri = absolute_uri("memory", self._name, "/" + self._path)
-
-    @property
-    def root_uri(self) -> str:
-        """`memory://`, the name, and the path."""
-        return self._root_uri
+        self.root_uri = absolute_uri("memory", self._name, "/" + self._path)
 
     def read(self, path: str) -> bytes:
         return self._file(path).data
@@ -87,7 +80,7 @@ class MemoryStore(LogStore):
         return self._file(path).info(path)
 
     def list_from(self, start: str) -> list[FileInfo]:
-        directory, least = split_start(start, self._root_uri)
+        directory, least = split_start(start, self.root_uri)
         prefix = f"{directory}/" if directory else ""
         with self._volume.lock:
             files = self._volume.directories.get((self._prefix + prefix).rstrip("/"), {})
@@ -95,7 +88,7 @@ class MemoryStore(LogStore):
         return sorted(infos, key=lambda info: info.path)
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
-        directory = check_directory(prefix, self._root_uri)
+        directory = check_directory(prefix, self.root_uri)
         top = (self._prefix + directory).rstrip("/")
         below = f"{top}/" if top else ""
         skip = len(self._prefix)
@@ -137,7 +130,7 @@ class MemoryStore(LogStore):
         return (MemoryStore, (self._name, self._path))
 
     def _key(self, path: str) -> tuple[str, str]:
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         directory, _, name = (self._prefix + path).rpartition("/")
         return directory, name
 

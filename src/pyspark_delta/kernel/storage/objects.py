@@ -116,23 +116,18 @@ class ObjectStore(LogStore):
     def __init__(
         self, root_uri: str, client: Any, *, committer: Any = None, seeks: bool = False
     ) -> None:
-        self._root_uri = root_uri
+        self.root_uri = root_uri
         self._client = client
         self._committer = client if committer is None else committer
         self._seeks = seeks
 
-    @property
-    def root_uri(self) -> str:
-        """Scheme, bucket and prefix."""
-        return self._root_uri
-
     def read(self, path: str) -> bytes:
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         with self._translated("read", path):
             return bytes(obstore.get(self._client, path).bytes())
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         if start < 0 or length <= 0:  # not a range that HTTP can express
             return self._empty_range(path, start, length)
         with self._translated("read", path):
@@ -145,12 +140,12 @@ class ObjectStore(LogStore):
         return self._each(self.read, paths)
 
     def stat(self, path: str) -> FileInfo:
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         with self._translated("stat", path):
             return _info(obstore.head(self._client, path), path)
 
     def list_from(self, start: str) -> list[FileInfo]:
-        directory, least = split_start(start, self._root_uri)
+        directory, least = split_start(start, self.root_uri)
         prefix = f"{directory}/" if directory else ""
         # Offsets are exclusive, and a string sorts after its own prefixes.
         offset = start[:-1] if len(least) > 1 else None
@@ -165,7 +160,7 @@ class ObjectStore(LogStore):
         return infos
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
-        directory = check_directory(prefix, self._root_uri)
+        directory = check_directory(prefix, self.root_uri)
         with self._translated("list", prefix):
             pages = obstore.list(self._client, directory or None, chunk_size=_PAGE)
             for page in pages:
@@ -183,13 +178,13 @@ class ObjectStore(LogStore):
         return by_directory(chain.from_iterable(parts), is_hidden)
 
     def create(self, path: str, data: bytes) -> None:
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         with self._translated("create", path):
             obstore.put(self._committer, path, data, mode="create")
 
     def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
         # A conditional upload is one request, so the bytes are buffered on disk.
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         with TemporaryFile() as spool:
             for chunk in chunks:
                 with self._translated("create", path):
@@ -200,18 +195,18 @@ class ObjectStore(LogStore):
 
     def overwrite(self, path: str, data: bytes) -> None:
         # Safe to repeat, so the client with retries does it.
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         with self._translated("overwrite", path):
             obstore.put(self._client, path, data, mode="overwrite", chunk_size=_PART_BYTES)
 
     def delete(self, path: str) -> None:
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         with suppress(FileMissingError), self._translated("delete", path):
             obstore.delete(self._client, path)
 
     def delete_many(self, paths: Sequence[str]) -> None:
         for path in paths:
-            check_relative(path, self._root_uri)
+            check_relative(path, self.root_uri)
         if not paths:
             return
         try:
@@ -229,11 +224,9 @@ class ObjectStore(LogStore):
     def _collect(
         self, directory: str, offset: str | None, skip: int, least: str, infos: list[FileInfo]
     ) -> str | None:
-        """Add the files after `offset` to `infos`; returns a sub-directory to skip, if any.
-
-        Listings include sub-directories.  One that fills a page (a log may hold thousands of
-        sidecars) is skipped, where a new listing after it is cheap.
-        """
+        """Add the files after `offset` to `infos`; returns a sub-directory to skip, if any."""
+        # Listings include sub-directories. One that fills a page (a log may hold thousands of
+        # sidecars) is skipped, where a new listing after it is cheap.
         for page in obstore.list(self._client, directory or None, offset=offset, chunk_size=_PAGE):
             for meta in page:
                 name = meta["path"][skip:]
@@ -345,10 +338,8 @@ def _info(meta: Any, path: str) -> FileInfo:
 
 
 def _runtime_is_ours() -> bool:
-    """False in a forked child of a process that used obstore, which lacks the client's threads.
-
-    A request there would wait for ever.
-    """
+    """False in a forked child of a process that used obstore, which lacks the client's threads."""
+    # A request there would wait for ever.
     global _runtime_pid
     if _runtime_pid is None:
         _runtime_pid = os.getpid()

@@ -64,7 +64,7 @@ _TRUE = ("true", "1", "yes", "on")
 _VENDOR_PREFIXES = ("aws_", "azure_", "storage_", "google_")
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """The settings of an obstore client.  Its `repr` has no values: most are secrets."""
 
@@ -160,7 +160,6 @@ _TRANSLATORS = {"s3": _from_hadoop_s3, "gs": _from_hadoop_gcs, "azure": _from_ha
 
 
 def _add_defaults(settings: ClientSettings, config: Mapping[str, str]) -> None:
-    """Add defaults for settings that were not given under any spelling."""
     given = {_without_vendor(key) for key in settings.config}
     settings.config.update({name: value for name, value in config.items() if name not in given})
 

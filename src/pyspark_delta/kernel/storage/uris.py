@@ -54,7 +54,7 @@ def check_relative(path: str, table: str = "<unknown>") -> None:
     elif path[0] == "/":
         reason = "it is absolute"
     elif not _is_unicode(path, "surrogateescape"):
-        # Surrogates that stand for bytes in a local file's name are allowed: such a file must be
+        # Surrogates that represent bytes in a local file's name are allowed: such a file must be
         # listed and deleted like any other.
         reason = "it is not valid Unicode"
     # On Windows a backslash is a separator; elsewhere it is an ordinary character.  So only

@@ -17,16 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from pyspark_delta.errors import (
-    CommitStateUnknownError,
-    ConcurrentWriteException,
-    DeltaError,
-    FileMissingError,
-    NothingWrittenError,
-    StorageError,
-    StorageRefusedError,
-    TooManyAttemptsError,
-)
+from pyspark_delta import errors
 from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.history import commit_info_of
 from pyspark_delta.kernel.log.segment import list_log
@@ -34,7 +25,7 @@ from pyspark_delta.kernel.protocol.actions import Action
 from pyspark_delta.kernel.protocol.paths import commit_path
 from pyspark_delta.kernel.scan.locations import Locations, VectorReader
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
-from pyspark_delta.kernel.txn.conflicts import DOC_LINK, resolve
+from pyspark_delta.kernel.txn.conflicts import DOC_LINK, resolve_conflict
 from pyspark_delta.kernel.txn.prepared import PreparedCommit, WinningCommit, encode_actions
 from pyspark_delta.kernel.txn.vector_files import RebasedVectors
 
@@ -81,10 +72,10 @@ class Committer(ABC):
     """Makes commits.  Transactions rely on four promises:
 
     1. One winner: of all commits offered as one version, by any writer, at most one becomes it.
-    2. The truth: `Committed` means that the commit stands, `Beaten` that another writer's does,
+    2. The truth: `Committed` means that the commit is in the log, `Beaten` that another one is,
     NothingWrittenError that none does.  When neither can be determined, it raises
     CommitStateUnknownError.
-    3. Once: a commit that stands is not written again under another version.
+    3. Once: a commit that is in the log is not written again under another version.
     4. No gap: a version is only ever written after the one below it; callers offer no other.
     """
 
@@ -102,7 +93,7 @@ class FileSystemCommitter(Committer):
     """Commits by creating the version's file.
 
     A StorageRefusedError is raised at once, without reading the file.  After a failure with an
-    unknown outcome it reads the file: with its own bytes or transaction id the commit stands; with
+    unknown outcome it reads the file: with its own bytes or transaction id it succeeded; with
     another's it lost; without a file it tries again, with the same bytes and name, so that an
     earlier request that arrives late does no harm.  An interrupt during the creation of the file is
     raised after one read.
@@ -122,9 +113,8 @@ class FileSystemCommitter(Committer):
     def commit(
         self, version: int, data: bytes | Iterable[bytes], txn_id: str
     ) -> Committed | Beaten:
-        """See Committer."""
         own = data if isinstance(data, bytes) else None
-        failure = StorageError()
+        failure = errors.StorageError()
         # Whether the outcome of a sent request is unknown: it may still take effect.
         is_open = False
         for attempt in range(1 if own is None else self._tries):
@@ -135,19 +125,19 @@ class FileSystemCommitter(Committer):
                 else:
                     self._store.create_from(commit_path(version), data)
                 return Committed(version=version)
-            except StorageError as error:
+            except errors.StorageError as error:
                 failure = error
             except BaseException as error:
                 outcome = self._after_interrupt(version, own, txn_id, error)
                 if outcome is None:
                     raise
                 return outcome
-            is_open = is_open or not isinstance(failure, NothingWrittenError)
+            is_open = is_open or not isinstance(failure, errors.NothingWrittenError)
             if is_open:
                 found = self._look(version, own, txn_id, failure, tries=self._tries)
                 if found is not None:
                     return found
-            if isinstance(failure, StorageRefusedError):
+            if isinstance(failure, errors.StorageRefusedError):
                 break
             logger.warning("version %d was not written: %s", version, failure)
         if not is_open:
@@ -169,9 +159,9 @@ class FileSystemCommitter(Committer):
             try:
                 info = self._store.stat(path)
                 data = self._read(path, info, own)
-            except FileMissingError:
+            except errors.FileMissingError:
                 return None
-            except StorageError as error:
+            except errors.StorageError as error:
                 reason = f"the store failed ({failure}) and cannot be read ({error})"
                 continue
             if data is None:
@@ -195,10 +185,10 @@ class FileSystemCommitter(Committer):
     def _after_interrupt(
         self, version: int, own: bytes | None, txn_id: str, error: BaseException
     ) -> Committed | None:
-        """The commit if it stands; None when it does not, or when that is unknown."""
+        """The commit if it is in the log; None when it is not, or when that is unknown."""
         try:
             found = self._look(version, own, txn_id, error, tries=1)
-        except CommitStateUnknownError as unknown:
+        except errors.CommitStateUnknownError as unknown:
             error.add_note(str(unknown))
             return None
         if isinstance(found, Committed):
@@ -216,8 +206,8 @@ def read_whole(store: LogStore, info: FileInfo) -> bytes | None:
     return data if len(data) == info.size else None
 
 
-def _unknown(version: int, txn_id: str, reason: str) -> CommitStateUnknownError:
-    return CommitStateUnknownError(
+def _unknown(version: int, txn_id: str, reason: str) -> errors.CommitStateUnknownError:
+    return errors.CommitStateUnknownError(
         "DELTA_COMMIT_STATE_UNKNOWN", version=version, txnId=txn_id, reason=reason
     )
 
@@ -239,7 +229,7 @@ class CommitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A commit that stands, as it was written in the end.
+    """A successful commit, as it was written in the end.
 
     `data` is None when the bytes are not at hand: streamed, or written by an earlier try.
     `attempts` is how many versions were tried for it.
@@ -274,7 +264,7 @@ def commit(
                 break
             prepared = outcome
         if written is None:
-            raise TooManyAttemptsError(
+            raise errors.TooManyAttemptsError(
                 "DELTA_MAX_COMMIT_RETRIES_EXCEEDED",
                 numAttempts=attempts,
                 startVersion=start,
@@ -282,7 +272,7 @@ def commit(
                 numActions=len(prepared.actions) + 1,
                 timeSpent=now_ms() - prepared.now_ms,
             )
-    except DeltaError as error:
+    except errors.DeltaError as error:
         if is_certain_refusal(error):
             vectors.refused()
         raise
@@ -293,7 +283,7 @@ def commit(
 def _attempt(
     prepared: PreparedCommit, committer: Committer, store: LogStore, attempt: int
 ) -> Written | PreparedCommit:
-    """The commit that stands, or the one to write after every winner."""
+    """The successful commit, or the one to write after every winner."""
     data = encode_actions(prepared.all_actions)
     match committer.commit(prepared.version, data, prepared.txn_id):
         case Committed(is_earlier=False) as done:
@@ -308,15 +298,17 @@ def _attempt(
                 if info is not None and info.txn_id == prepared.txn_id:
                     done = Committed(version=winner.version, is_earlier=True)
                     return _earlier(done, prepared, store, attempt)
-                prepared = resolve(prepared, winner)
+                prepared = resolve_conflict(prepared, winner)
     return prepared
 
 
 def is_certain_refusal(error: BaseException) -> bool:
-    """Whether a commit that failed with `error` does not stand, and never will."""
-    if isinstance(error, StorageError):
-        return isinstance(error, NothingWrittenError)
-    return isinstance(error, DeltaError) and not isinstance(error, CommitStateUnknownError)
+    """Whether a commit that failed with `error` is not in the log, and never will be."""
+    if isinstance(error, errors.StorageError):
+        return isinstance(error, errors.NothingWrittenError)
+    return isinstance(error, errors.DeltaError) and not isinstance(
+        error, errors.CommitStateUnknownError
+    )
 
 
 def check_not_cleaned_up(store: LogStore, read_version: int) -> None:
@@ -331,7 +323,7 @@ def check_not_cleaned_up(store: LogStore, read_version: int) -> None:
     if latest is None:
         latest = -1
     if latest < read_version or not present.issuperset(range(read_version + 1, latest + 1)):
-        raise ConcurrentWriteException(
+        raise errors.ConcurrentWriteException(
             "DELTA_CONCURRENT_WRITE",
             conflictingCommit=f"version {latest}; the log no longer holds all commits before it",
             docLink=DOC_LINK,
@@ -339,7 +331,6 @@ def check_not_cleaned_up(store: LogStore, read_version: int) -> None:
 
 
 def _winners(store: LogStore, first: Beaten) -> Iterator[WinningCommit]:
-    """The commits from `first` on, as far as there are any."""
     yield WinningCommit.from_bytes(first.version, first.data, first.info, store.root_uri)
     version = first.version + 1
     if not store.probes_cheaply:
@@ -362,11 +353,11 @@ def _read_commit(store: LogStore, version: int) -> WinningCommit | None:
         try:
             info = store.stat(path)
             data = read_whole(store, info)
-        except FileMissingError:
+        except errors.FileMissingError:
             return None
         if data is not None:
             return WinningCommit.from_bytes(version, data, info, store.root_uri)
-    raise StorageError(
+    raise errors.StorageError(
         operation="read", path=store.address(path), reason="only a part of the file came back"
     )
 
@@ -374,6 +365,6 @@ def _read_commit(store: LogStore, version: int) -> WinningCommit | None:
 def _earlier(done: Committed, prepared: PreparedCommit, store: LogStore, attempts: int) -> Written:
     """A commit that an earlier attempt wrote: its content is that in the log."""
     path = commit_path(done.version)
-    with suppress(StorageError):  # it stands, whether or not it can be read now
+    with suppress(errors.StorageError):  # it succeeded, whether or not it can be read now
         done = replace(done, actions=tuple(actions_from_json(path, store.read(path))))
     return Written(committed=done, prepared=prepared, data=None, attempts=attempts)

@@ -45,7 +45,6 @@ class Tally:
         self.add(actions)
 
     def add(self, actions: Iterable[Action]) -> None:
-        """Count more actions."""
         for action in actions:
             self._counts[type(action)] += 1
             match action:

@@ -45,6 +45,7 @@ from pyspark_delta.errors import (
     ProtocolError,
 )
 from pyspark_delta.kernel.log.frames.file_actions import file_key
+from pyspark_delta.kernel.protocol import properties
 from pyspark_delta.kernel.protocol.action_parts import StringMap
 from pyspark_delta.kernel.protocol.actions import DomainMetadata, Metadata, Protocol, RemoveFile
 from pyspark_delta.kernel.protocol.column_mapping import (
@@ -57,22 +58,8 @@ from pyspark_delta.kernel.protocol.domains import ROW_TRACKING
 from pyspark_delta.kernel.protocol.feature_upgrade import dropped_features
 from pyspark_delta.kernel.protocol.features import check_writable, is_supported
 from pyspark_delta.kernel.protocol.identity_columns import is_identity_only_change
-from pyspark_delta.kernel.protocol.properties import (
-    CHECKPOINT_POLICY,
-    COLUMN_MAPPING_MAX_ID,
-    COLUMN_MAPPING_MODE,
-    ENABLE_DELETION_VECTORS,
-    ENABLE_IN_COMMIT_TIMESTAMPS,
-    ENABLE_ROW_TRACKING,
-    IN_COMMIT_TIMESTAMP_TIME,
-    IN_COMMIT_TIMESTAMP_VERSION,
-    ROW_COMMIT_VERSION_COLUMN,
-    ROW_ID_COLUMN,
-    Property,
-    property_value,
-)
-from pyspark_delta.kernel.protocol.row_tracking import FEATURE as ROW_TRACKING_FEATURE
-from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
+from pyspark_delta.kernel.protocol.properties import Property, property_value
+from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG, ROW_TRACKING_FEATURE
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.scan.predicates.binding import bind
 from pyspark_delta.kernel.scan.predicates.literals import zone_named
@@ -82,8 +69,8 @@ from pyspark_delta.kernel.scan.skipping.files import (
     partition_mask,
     skipping_mask,
 )
-from pyspark_delta.kernel.scan.skipping.stats_table import parse_stats, stats_leaves
-from pyspark_delta.kernel.txn.invariants import check_change_files, check_no_duplicates
+from pyspark_delta.kernel.scan.skipping.stats_table import leaf_stats, stats_leaves
+from pyspark_delta.kernel.txn.invariants import check_change_files, check_no_repeats
 from pyspark_delta.kernel.txn.isolation import BACKFILL, UNBACKFILL, IsolationLevel
 from pyspark_delta.kernel.txn.prepared import PreparedCommit, WinningCommit
 from pyspark_delta.kernel.txn.reads import READ_SCHEMA, ReadSet
@@ -112,18 +99,17 @@ class _Change:
     protocol: Protocol
 
     def turns_on(self, row: Property[bool]) -> bool:
-        """Whether it enables a property."""
         was = property_value(self.old.configuration, row)
         return property_value(self.new.configuration, row) and not was
 
 
-def resolve(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
+def resolve_conflict(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
     """My commit as it can be written after `winner`; raises if the two conflict."""
     rebased = mine
     for rule in RULES:
         rebased = rule(rebased, winner)
     if rebased.actions is not mine.actions:
-        check_no_duplicates(rebased.actions, mine.table)
+        check_no_repeats(rebased.actions, mine.table)
         check_change_files(rebased.actions)
     return replace(rebased, version=winner.version + 1)
 
@@ -159,7 +145,7 @@ def _metadata(mine: PreparedCommit, winner: WinningCommit) -> PreparedCommit:
         raise _conflict(
             MetadataChangedException, "DELTA_METADATA_CHANGED", winner, tableName=mine.table
         )
-    if change.turns_on(ENABLE_ROW_TRACKING):
+    if change.turns_on(properties.ENABLE_ROW_TRACKING):
         # Rows that I moved had no id when I wrote them, so my files cannot have kept it.
         tags = {**(mine.commit_info.tags or {}), PRESERVED_TAG: "false"}
         mine = replace(mine, commit_info=replace(mine.commit_info, tags=tags))
@@ -185,23 +171,27 @@ def _maps_by_name(change: _Change) -> bool:
 
 
 def _v2_checkpoints(change: _Change) -> bool:
-    policy = property_value(change.new.configuration, CHECKPOINT_POLICY)
+    policy = property_value(change.new.configuration, properties.CHECKPOINT_POLICY)
     return is_supported(change.protocol, "v2Checkpoint") and policy == "v2"
 
 
-_row_tracking_on = _turned_on(ENABLE_ROW_TRACKING, "rowTracking")
+_row_tracking_on = _turned_on(properties.ENABLE_ROW_TRACKING, "rowTracking")
 
 ALLOWED: Mapping[str, Callable[[_Change], bool]] = {
-    ENABLE_ROW_TRACKING.key: _row_tracking_on,
-    ROW_ID_COLUMN.key: _row_tracking_on,
-    ROW_COMMIT_VERSION_COLUMN.key: _row_tracking_on,
-    COLUMN_MAPPING_MODE.key: _maps_by_name,
-    COLUMN_MAPPING_MAX_ID.key: _maps_by_name,
-    ENABLE_DELETION_VECTORS.key: _turned_on(ENABLE_DELETION_VECTORS, "deletionVectors"),
-    CHECKPOINT_POLICY.key: _v2_checkpoints,
-    ENABLE_IN_COMMIT_TIMESTAMPS.key: _turned_on(ENABLE_IN_COMMIT_TIMESTAMPS, "inCommitTimestamp"),
-    IN_COMMIT_TIMESTAMP_VERSION.key: _is_new(IN_COMMIT_TIMESTAMP_VERSION),
-    IN_COMMIT_TIMESTAMP_TIME.key: _is_new(IN_COMMIT_TIMESTAMP_TIME),
+    properties.ENABLE_ROW_TRACKING.key: _row_tracking_on,
+    properties.ROW_ID_COLUMN.key: _row_tracking_on,
+    properties.ROW_COMMIT_VERSION_COLUMN.key: _row_tracking_on,
+    properties.COLUMN_MAPPING_MODE.key: _maps_by_name,
+    properties.COLUMN_MAPPING_MAX_ID.key: _maps_by_name,
+    properties.ENABLE_DELETION_VECTORS.key: _turned_on(
+        properties.ENABLE_DELETION_VECTORS, "deletionVectors"
+    ),
+    properties.CHECKPOINT_POLICY.key: _v2_checkpoints,
+    properties.ENABLE_IN_COMMIT_TIMESTAMPS.key: _turned_on(
+        properties.ENABLE_IN_COMMIT_TIMESTAMPS, "inCommitTimestamp"
+    ),
+    properties.IN_COMMIT_TIMESTAMP_VERSION.key: _is_new(properties.IN_COMMIT_TIMESTAMP_VERSION),
+    properties.IN_COMMIT_TIMESTAMP_TIME.key: _is_new(properties.IN_COMMIT_TIMESTAMP_TIME),
 }
 """Properties that may be added or changed, and the condition for each."""
 
@@ -464,7 +454,7 @@ def _stats_mask(
     try:
         bound = bind(predicate, metadata.schema, time_zone=time_zone, lenient=True)
         leaves = stats_leaves(bound, metadata)
-        stats = parse_stats(adds.column("stats"), leaves) if leaves else adds.select(["path"])
+        stats = leaf_stats(adds.column("stats"), leaves) if leaves else adds.select(["path"])
         partitions = None
         if metadata.partition_columns:
             partitions = partition_columns_table(adds, metadata, zone=zone_named(time_zone))

@@ -29,7 +29,7 @@ from pyspark_delta.kernel.protocol.feature_upgrade import (
     take_protocol_properties,
 )
 from pyspark_delta.kernel.protocol.features import check_writable, supported_features
-from pyspark_delta.kernel.protocol.generated_columns import check_generated_columns
+from pyspark_delta.kernel.protocol.generated_columns import check_generation
 from pyspark_delta.kernel.protocol.iceberg_compat import (
     check_iceberg_compat,
     default_properties,
@@ -43,12 +43,12 @@ from pyspark_delta.kernel.protocol.properties import (
     ROW_COMMIT_VERSION_COLUMN,
     ROW_ID_COLUMN,
     STATS_COLUMNS,
-    check_retention,
+    check_retention_periods,
     parsed_value,
     property_value,
 )
-from pyspark_delta.kernel.protocol.row_tracking import FEATURE as ROW_TRACKING_FEATURE
 from pyspark_delta.kernel.protocol.row_tracking import (
+    ROW_TRACKING_FEATURE,
     check_materialized_columns,
     check_properties,
     with_materialized_columns,
@@ -153,7 +153,7 @@ def check_metadata(old: Definition | None, new: Definition) -> None:
         )
         check_nested_not_null(metadata.schema)
         check_identity_columns(metadata.schema, columns)
-        check_generated_columns(metadata.schema)
+        check_generation(metadata.schema)
         check_type_changes(metadata.schema)
         check_defaults(metadata.schema, supported_features(new.protocol), command="the commit")
     had_feed = old is not None and property_value(
@@ -172,7 +172,7 @@ def check_metadata(old: Definition | None, new: Definition) -> None:
         text = configuration.get(COLUMN_MAPPING_MAX_ID.key)
         max_id = None if text is None else parsed_value(COLUMN_MAPPING_MAX_ID, text)
         check_columns(metadata.schema, mode, max_id)
-    check_retention(configuration)
+    check_retention_periods(configuration)
     check_properties(metadata)
     check_materialized_columns(metadata)
     check_iceberg_compat(new.protocol, metadata, previous=None if old is None else old.metadata)
@@ -244,10 +244,8 @@ def _mapped(
     removing: bool,
     former: Metadata | None,
 ) -> Metadata:
-    """`new` with ids and physical names on every column, where the table maps columns.
-
-    Ids are assigned once in a table's life; a replacement of `former` continues it.
-    """
+    """`new` with ids and physical names on every column, where the table maps columns."""
+    # Ids are assigned once in a table's life; a replacement of `former` continues it.
     mode = mapping_mode(new)
     was = ColumnMappingMode.NONE if old is None else mapping_mode(old)
     if old is not None:

@@ -183,7 +183,6 @@ class _Maintenance:
         self._wrong: WeakKeyDictionary[TableLog, int] = WeakKeyDictionary()
 
     def run_checkpoint(self, event: CommitEvent) -> None:
-        """Write a checkpoint, and the checksum if that is missing."""
         log, store = event.log, event.log.store
         # Not the log's own snapshot: the next commit would wait while its files are loaded.
         if event.snapshot is not None and event.snapshot.is_loaded:
@@ -287,11 +286,9 @@ class _Manifests:
         self._lock = Lock()
 
     def is_due(self, event: CommitEvent) -> bool:
-        """Whether the table has manifests."""
         return property_value(event.metadata.configuration, SYMLINK_MANIFEST)
 
     def run(self, event: CommitEvent) -> None:
-        """Write the manifests of the partitions that the commit touched."""
         with self._lock:
             own = self._locks.setdefault(event.log, Lock())
         with own:

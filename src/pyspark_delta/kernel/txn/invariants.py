@@ -65,7 +65,7 @@ def check_actions(
 ) -> None:
     """Check the actions of a commit after which the table has `definition`."""
     adds = [a for a in actions if isinstance(a, AddFile)]
-    check_no_duplicates(actions, root_uri)
+    check_no_repeats(actions, root_uri)
     check_partitions(actions, definition.metadata)
     check_vectors(adds, definition, traits)
     check_change_files(actions)
@@ -78,7 +78,7 @@ def check_actions(
     check_iceberg_compat(definition.protocol, definition.metadata, files=adds)
 
 
-def check_no_duplicates(actions: Iterable[Action], root_uri: str) -> None:
+def check_no_repeats(actions: Iterable[Action], root_uri: str) -> None:
     """Raise if a path is added twice, removed twice, or added and removed with the same vector.
 
     A remove and an add of one path with different vectors replace a vector.

@@ -19,6 +19,7 @@ from tempfile import SpooledTemporaryFile
 
 from pyspark_delta.errors import InvalidActionsError, PropertyError, SchemaError
 from pyspark_delta.kernel.log.snapshot import Snapshot
+from pyspark_delta.kernel.protocol import properties
 from pyspark_delta.kernel.protocol.actions import (
     Action,
     AddFile,
@@ -40,13 +41,7 @@ from pyspark_delta.kernel.protocol.identity_columns import (
 )
 from pyspark_delta.kernel.protocol.operation_kinds import OPERATIONS
 from pyspark_delta.kernel.protocol.operations import Operation
-from pyspark_delta.kernel.protocol.properties import (
-    ENABLE_DELETION_VECTORS,
-    ENABLE_IN_COMMIT_TIMESTAMPS,
-    SYMLINK_MANIFEST,
-    check_universal_formats,
-    property_value,
-)
+from pyspark_delta.kernel.protocol.properties import check_universal_formats, property_value
 from pyspark_delta.kernel.protocol.row_tracking import NO_MARK, assign_row_ids, assigns_row_ids
 from pyspark_delta.kernel.txn.commit_stats import Tally
 from pyspark_delta.kernel.txn.definition import (
@@ -159,15 +154,14 @@ def enables_in_commit_timestamps(old: Metadata | None, new: Metadata) -> bool:
     """Whether a table with existing commits enables in-commit timestamps."""
     return (
         old is not None
-        and property_value(new.configuration, ENABLE_IN_COMMIT_TIMESTAMPS)
-        and not property_value(old.configuration, ENABLE_IN_COMMIT_TIMESTAMPS)
+        and property_value(new.configuration, properties.ENABLE_IN_COMMIT_TIMESTAMPS)
+        and not property_value(old.configuration, properties.ENABLE_IN_COMMIT_TIMESTAMPS)
     )
 
 
 def _definition(
     draft: Draft, old: Definition | None, given: tuple[Action, ...]
 ) -> tuple[Definition, tuple[Action, ...]]:
-    """The table's new definition, and the actions with it."""
     traits = traits_of(draft.operation.name)
     metadata = next((a for a in given if isinstance(a, Metadata)), None)
     explicit = next((a for a in given if isinstance(a, Protocol)), None)
@@ -228,9 +222,9 @@ def _check_partitioning(draft: Draft, old: Definition, new: Definition) -> None:
 def _check_manifest_rules(draft: Draft, old: Definition | None, new: Definition) -> None:
     """Raise for deletion vectors beside manifests, whose readers would see deleted rows."""
     is_unchanged = old is not None and new.metadata is old.metadata
-    if is_unchanged or not property_value(new.metadata.configuration, SYMLINK_MANIFEST):
+    if is_unchanged or not property_value(new.metadata.configuration, properties.SYMLINK_MANIFEST):
         return
-    if property_value(new.metadata.configuration, ENABLE_DELETION_VECTORS):
+    if property_value(new.metadata.configuration, properties.ENABLE_DELETION_VECTORS):
         broken = "PERSISTENT_DELETION_VECTORS_WITH_INCREMENTAL_MANIFEST_GENERATION"
     elif draft.snapshot is not None and _has_vectors(draft.snapshot):
         broken = "EXISTING_DELETION_VECTORS_WITH_INCREMENTAL_MANIFEST_GENERATION"
@@ -251,10 +245,8 @@ def _has_vectors(snapshot: Snapshot) -> bool:
 def _with_row_ids(
     draft: Draft, actions: tuple[Action, ...], definition: Definition
 ) -> tuple[int, tuple[Action, ...]]:
-    """The largest row id in use, and `actions` with ids on every new file.
-
-    The domains, which hold the high-water mark, are only read where rows have ids.
-    """
+    """The largest row id in use, and `actions` with ids on every new file."""
+    # The domains, which hold the high-water mark, are only read where rows have ids.
     if not assigns_row_ids(definition.protocol, definition.metadata):
         return NO_MARK, actions
     known = row_id_high_water_mark({} if draft.snapshot is None else draft.snapshot.domains)
@@ -279,7 +271,7 @@ def _with_commit_info(draft: Draft, prepared: PreparedCommit) -> PreparedCommit:
     else:
         metrics = {name: str(value) for name, value in draft.metrics.items() if value is not None}
     time = None
-    if property_value(prepared.metadata.configuration, ENABLE_IN_COMMIT_TIMESTAMPS):
+    if property_value(prepared.metadata.configuration, properties.ENABLE_IN_COMMIT_TIMESTAMPS):
         previous = None if draft.snapshot is None else draft.snapshot.timestamp
         time = next_in_commit_timestamp(draft.now_ms, previous)
     info = CommitInfo(

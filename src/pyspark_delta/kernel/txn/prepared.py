@@ -14,7 +14,6 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_delta.kernel.log.frames.by_line import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.frames.commit_lines import actions_from_json
 from pyspark_delta.kernel.log.frames.file_actions import (
     add_files,
@@ -22,6 +21,7 @@ from pyspark_delta.kernel.log.frames.file_actions import (
     canonical_paths,
     remove_files,
 )
+from pyspark_delta.kernel.log.frames.json_frames import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.history import commit_info_of
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor, StringMap
 from pyspark_delta.kernel.protocol.actions import (
@@ -80,17 +80,14 @@ class PreparedCommit:
 
     @property
     def table(self) -> str:
-        """The table's URI, for messages."""
         return self.reads.root_uri
 
     @property
     def traits(self) -> Traits:
-        """The traits of the operation, for the checks."""
         return traits_of(self.operation.name)
 
     @property
     def all_actions(self) -> tuple[Action, ...]:
-        """Every line, in order."""
         return (self.commit_info, *self.actions)
 
     @property
@@ -99,11 +96,9 @@ class PreparedCommit:
         return self.commit_info.is_blind_append is True
 
     def each(self, kind: type[_A]) -> Iterator[_A]:
-        """Its actions of one kind."""
         return (action for action in self.actions if isinstance(action, kind))
 
     def has(self, kind: type[Action]) -> bool:
-        """Whether an action of that kind is among them."""
         return any(isinstance(action, kind) for action in self.actions)
 
     def with_metadata(self, metadata: Metadata) -> PreparedCommit:
@@ -145,7 +140,6 @@ class _Few(Generic[_F]):
         return add_table(add for add in self._actions if isinstance(add, AddFile))
 
     def partition_values(self, most: int) -> list[StringMap]:
-        """Those of the first files, up to `most`."""
         return [action.partition_values or {} for action in self._actions[:most]]
 
     def paths(self) -> pa.Array:
@@ -224,27 +218,22 @@ class WinningCommit:
 
     @property
     def protocol(self) -> Protocol | None:
-        """The protocol in it, if any."""
         return self._last(Protocol)
 
     @property
     def metadata(self) -> Metadata | None:
-        """The metadata in it, if any."""
         return self._last(Metadata)
 
     @property
     def app_ids(self) -> frozenset[str]:
-        """The applications that it wrote a version for."""
         return frozenset(a.app_id for a in self.others if isinstance(a, SetTransaction))
 
     @property
     def domains(self) -> Mapping[str, DomainMetadata]:
-        """The domains it set or removed."""
         return {a.domain: a for a in self.others if isinstance(a, DomainMetadata)}
 
     @cached_property
     def adds(self) -> pa.Table:
-        """The files it added."""
         return self.added.columns()
 
     @cached_property
@@ -258,16 +247,13 @@ class WinningCommit:
         return canonical_paths(self.removed.paths(), self.root_uri)
 
     def adds_at(self, paths: Iterable[str]) -> list[tuple[str, AddFile]]:
-        """The add actions for these canonical paths."""
         return _at(self.added, self.add_paths, paths)
 
     def removes_at(self, paths: Iterable[str]) -> list[tuple[str, RemoveFile]]:
-        """The remove actions for these canonical paths."""
         return _at(self.removed, self.remove_paths, paths)
 
     @property
     def operation(self) -> str | None:
-        """The operation in its `commitInfo`."""
         return None if self.commit_info is None else self.commit_info.operation
 
     @property

@@ -41,11 +41,9 @@ class RowsOfFile:
 
     @property
     def all(self) -> DeletionVector:
-        """Changed and needed rows."""
         return self.changed.union(self.needed)
 
     def union(self, other: RowsOfFile) -> RowsOfFile:
-        """The rows of both."""
         changed, needed = self.changed.union(other.changed), self.needed.union(other.needed)
         return RowsOfFile(changed=changed, needed=needed)
 
@@ -65,7 +63,6 @@ class Read:
     narrow: Callable[[], Predicate] | None = field(default=None, hash=False, compare=False)
 
     def narrowed(self) -> Read:
-        """The read with its further predicate added."""
         if self.narrow is None or self.predicate is None:
             return self
         whole = conjunction([self.predicate, self.narrow()])
@@ -124,7 +121,6 @@ class ReadSet:
         return {}
 
     def without(self, paths: pa.Array) -> ReadSet:
-        """The reads without the files `paths`."""
         kept = []
         for read in self.reads:
             names = canonical_paths(read.files.column("path").combine_chunks(), self.root_uri)
@@ -133,7 +129,6 @@ class ReadSet:
         return replace(self, reads=tuple(kept))
 
     def narrowed(self) -> ReadSet:
-        """The reads with their further predicates added."""
         return replace(self, reads=tuple(read.narrowed() for read in self.reads))
 
     def _paths_of(self, reads: Iterable[Read]) -> pa.Array:

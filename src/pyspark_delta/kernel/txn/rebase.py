@@ -53,8 +53,12 @@ from pyspark_delta.kernel.protocol.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     property_value,
 )
-from pyspark_delta.kernel.protocol.row_tracking import FEATURE as ROW_TRACKING_FEATURE
-from pyspark_delta.kernel.protocol.row_tracking import NO_MARK, assigns_row_ids, reassign_row_ids
+from pyspark_delta.kernel.protocol.row_tracking import (
+    NO_MARK,
+    ROW_TRACKING_FEATURE,
+    assigns_row_ids,
+    reassign_row_ids,
+)
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.type_widening import rebase_type_changes
 from pyspark_delta.kernel.txn.isolation import BACKFILL, UNBACKFILL, IsolationLevel
@@ -296,10 +300,8 @@ def _shared_paths(mine: PreparedCommit, winner: WinningCommit) -> list[str]:
 
 
 def _taken(remove: RemoveFile, add: AddFile | None, read: ReadVector) -> _Taken | None:
-    """The rows that the winner deleted by a vector; None when it changed the file otherwise.
-
-    A vector that cannot be read proves nothing, so its file is a conflict.
-    """
+    """The rows that the winner deleted by a vector; None when it changed the file otherwise."""
+    # A vector that cannot be read proves nothing, so its file is a conflict.
     if add is None or add.deletion_vector is None:
         return None
     if vector_id(add.deletion_vector) == vector_id(remove.deletion_vector):

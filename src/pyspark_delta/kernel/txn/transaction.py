@@ -68,7 +68,7 @@ class OptimisticTransaction:
     """One read of a table and at most one commit to it.
 
     `snapshot` is None for a table that does not exist yet: the commit then creates it.  After a
-    CommitStateUnknownError the same commit may be tried again: one that stands is recognised.
+    CommitStateUnknownError the same commit may be tried again: one in the log is recognised.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class OptimisticTransaction:
         self._old: Definition | None = definition_of(snapshot)
         self._metadata: Metadata | None = None
         self._protocol: Protocol | None = None
-        self._reads = ReadSet(root_uri=log.store.root_uri, time_zone=time_zone)
+        self.reads = ReadSet(root_uri=log.store.root_uri, time_zone=time_zone)
         self._is_removal_valid: Callable[[int], bool] | None = None
         self.committed_version: int | None = None
 
@@ -114,7 +114,7 @@ class OptimisticTransaction:
     @property
     def time_zone(self) -> str:
         """The zone of timestamps without one among partition values."""
-        return self._reads.time_zone
+        return self.reads.time_zone
 
     @property
     def skips_by_stats(self) -> bool:
@@ -141,11 +141,6 @@ class OptimisticTransaction:
     def schema(self) -> StructType:
         """The table's schema as the commit will leave it."""
         return self.metadata.schema
-
-    @property
-    def reads(self) -> ReadSet:
-        """The reads so far."""
-        return self._reads
 
     # Reading.
 
@@ -188,7 +183,7 @@ class OptimisticTransaction:
         if isinstance(predicate, BoundPredicate):
             predicate = predicate.predicate
         condition = TRUE if predicate is None else predicate
-        self._record(condition, files, by_row=by_row, narrow=narrow)
+        self._record(Read(predicate=condition, files=files, by_row=by_row, narrow=narrow))
 
     def touch_rows(
         self,
@@ -204,17 +199,17 @@ class OptimisticTransaction:
         matched a row of the source but no clause.
         """
         self._check_open()
-        touched = dict(self._reads.touched)
+        touched = dict(self.reads.touched)
 
         def add(path: str, rows: RowsOfFile) -> None:
-            key = file_key(path, None, self._reads.root_uri)
+            key = file_key(path, None, self.reads.root_uri)
             touched[key] = touched.get(key, RowsOfFile()).union(rows)
 
         for path, rows in changed.items():
             add(path, RowsOfFile(changed=rows))
         for path, rows in (needed or {}).items():
             add(path, RowsOfFile(needed=rows))
-        self._reads = replace(self._reads, touched=touched)
+        self.reads = replace(self.reads, touched=touched)
 
     def read_files(self, paths: Iterable[str]) -> pa.Table:
         """The live files of these paths, as in the log; the commit depends on them from here on."""
@@ -228,31 +223,23 @@ class OptimisticTransaction:
             return pc.is_in(names, value_set=wanted)
 
         found = chosen_adds(self.snapshot, ["path"], is_named)
-        self._record(None, found)
+        self._record(Read(predicate=None, files=found))
         return found
 
     def read_whole_table(self) -> None:
         """Depend on every file: no other commit may add or remove one."""
-        self._record(TRUE, READ_SCHEMA.empty_table())
-        self._reads = replace(self._reads, whole_table=True)
+        self._record(Read(predicate=TRUE, files=READ_SCHEMA.empty_table()))
+        self.reads = replace(self.reads, whole_table=True)
 
     def txn_version(self, app_id: str) -> int:
         """The last version that an application committed, -1 for none; recorded as a read."""
-        self._reads = replace(self._reads, app_ids=self._reads.app_ids | {app_id})
+        self.reads = replace(self.reads, app_ids=self.reads.app_ids | {app_id})
         found = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
         return -1 if found is None else found.version
 
-    def _record(
-        self,
-        predicate: Predicate | None,
-        files: pa.Table,
-        *,
-        by_row: bool = False,
-        narrow: Callable[[], Predicate] | None = None,
-    ) -> None:
-        files = files.select(READ_SCHEMA.names)
-        read = Read(predicate=predicate, files=files, by_row=by_row, narrow=narrow)
-        self._reads = replace(self._reads, reads=(*self._reads.reads, read))
+    def _record(self, read: Read) -> None:
+        read = replace(read, files=read.files.select(READ_SCHEMA.names))
+        self.reads = replace(self.reads, reads=(*self.reads.reads, read))
 
     # Changing the definition.
 
@@ -375,7 +362,7 @@ class OptimisticTransaction:
         draft = Draft(
             txn_id=self.txn_id,
             snapshot=self.snapshot,
-            reads=self._reads,
+            reads=self.reads,
             metadata=self._metadata,
             protocol=self._protocol,
             actions=actions,
@@ -407,7 +394,6 @@ class OptimisticTransaction:
             check_not_cleaned_up(self.log.store, self.read_version)
 
     def _finish(self, written: Written, tally: Tally | None = None) -> Committed:
-        """Record the commit, log its metrics, advance the log and submit the hooks."""
         done = written.committed
         self.committed_version = done.version
         self._log_stats(written, tally)
@@ -420,7 +406,7 @@ class OptimisticTransaction:
     def _log_stats(self, written: Written, tally: Tally | None) -> None:
         if not stats_logger.isEnabledFor(logging.INFO):
             return
-        # The commit stands, whatever a logging handler or filter raises.
+        # The commit is done, whatever a logging handler or filter raises.
         with suppress(Exception):
             log_commit(
                 written.prepared,

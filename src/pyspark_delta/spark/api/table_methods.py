@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors import TableNotFoundError
+from pyspark_delta.kernel.log.arrow_types import arrow_schema
 from pyspark_delta.kernel.log.cleanup import run_cleanup
 from pyspark_delta.kernel.ops.vacuum.missing_files import run_repair
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
@@ -22,7 +23,6 @@ from pyspark_delta.kernel.protocol.properties import (
     MIN_WRITER_VERSION,
 )
 from pyspark_delta.kernel.protocol.types import BOOLEAN, LONG, STRING, StructField, StructType
-from pyspark_delta.kernel.scan.arrow.types import arrow_schema
 from pyspark_delta.kernel.scan.arrow_reader import read_planned
 from pyspark_delta.kernel.scan.locations import IS_ABSOLUTE, LOCATION, Locations
 from pyspark_delta.kernel.txn.delta_log import DeltaLog

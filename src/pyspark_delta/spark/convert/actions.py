@@ -15,14 +15,10 @@ from pyspark_delta.kernel.ops.convert.files import (
 from pyspark_delta.kernel.ops.footers.stats import LayoutStats
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import supported_features
-from pyspark_delta.kernel.protocol.properties import (
-    NUM_INDEXED_COLUMNS,
-    STATS_COLUMNS,
-    STRING_PREFIX_LENGTH,
-    property_value,
+from pyspark_delta.kernel.protocol.stats import (
+    string_prefix_length,
+    table_stats_columns,
 )
-from pyspark_delta.kernel.protocol.stats import DEFAULT_PREFIX_LENGTH
-from pyspark_delta.kernel.protocol.stats_columns import stats_columns
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.scan.predicates.literals import zone_named
 from pyspark_delta.spark.conf.progress import Progress
@@ -88,14 +84,7 @@ def _layout_stats(
     footers: Footers, metadata: Metadata, protocol: Protocol
 ) -> Callable[[int], LayoutStats]:
     """Gives the statistics of a layout of `footers`, for the columns that the table has them of."""
-    configuration = metadata.configuration
-    columns = stats_columns(
-        metadata.schema,
-        metadata.partition_columns,
-        num_indexed=property_value(configuration, NUM_INDEXED_COLUMNS),
-        listed=configuration.get(STATS_COLUMNS.key),
-    )
-    prefix = property_value(configuration, STRING_PREFIX_LENGTH)
+    columns = table_stats_columns(metadata)
     has_vectors = "deletionVectors" in supported_features(protocol)
 
     @cache
@@ -104,7 +93,7 @@ def _layout_stats(
             footers.layouts[layout],
             columns,
             tight_bounds=True if has_vectors else None,
-            prefix_length=DEFAULT_PREFIX_LENGTH if prefix is None else prefix,
+            prefix_length=string_prefix_length(metadata),
         )
 
     return stats

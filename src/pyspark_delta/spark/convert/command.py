@@ -24,8 +24,8 @@ from pyspark_delta.kernel.protocol.constraints import table_constraints
 from pyspark_delta.kernel.protocol.features import check_writable, supported_features
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns
 from pyspark_delta.kernel.protocol.identity_columns import identity_columns
-from pyspark_delta.kernel.protocol.operations import Operation, convert
-from pyspark_delta.kernel.protocol.row_tracking import FEATURE as ROW_TRACKING_FEATURE
+from pyspark_delta.kernel.protocol.operations import Operation, operation
+from pyspark_delta.kernel.protocol.row_tracking import ROW_TRACKING_FEATURE
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.schema_merge import check_write_compatible, evolve_schema
 from pyspark_delta.kernel.protocol.types import StructType
@@ -213,12 +213,13 @@ class ConvertToDeltaCommand:
         self, spark: SparkSession, num_files: int, target: ConvertTarget, source_format: str
     ) -> Operation:
         """The operation of the conversion for the history."""
-        return convert(
-            num_files=num_files,
-            partitioned_by=self.partition_schema.names if self.partition_schema else (),
-            collect_stats=self._collects_stats(spark),
-            catalog_table=target.catalog_name,
-            source_format=source_format,
+        return operation(
+            "CONVERT",
+            numFiles=num_files,
+            partitionedBy=self.partition_schema.names if self.partition_schema else (),
+            collectStats=self._collects_stats(spark),
+            catalogTable=target.catalog_name,
+            sourceFormat=source_format,
         )
 
     def check_column_mapping(self, metadata: Metadata, table: ConvertTargetTable) -> None:

@@ -34,7 +34,7 @@ from pyspark_delta.kernel.ops.convert.tree_listing import (
     list_directory,
     list_tree,
     listed_trees,
-    with_identity,
+    with_directory,
 )
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.storage.base import FileInfo, LogStore
@@ -87,7 +87,7 @@ def listed_tree(
             yield from list_tree(root)
             return
         distribute_above = _DISTRIBUTE_ABOVE
-    start = with_identity(root, "", frozenset())
+    start = with_directory(root, "", frozenset())
     pending: list[tuple[str, frozenset[Identity]]] = [("", start or frozenset())]
     while pending and len(pending) <= distribute_above:
         below: list[tuple[str, frozenset[Identity]]] = []
@@ -96,7 +96,7 @@ def listed_tree(
             if files:
                 yield files
             for name in directories:
-                identities = with_identity(root, name, above)
+                identities = with_directory(root, name, above)
                 if identities is not None:
                     below.append((name, identities))
         pending = below

@@ -29,7 +29,7 @@ from pyspark_delta.kernel.ops.footers import parquet as parquet_footers
 from pyspark_delta.kernel.ops.footers.parquet import (
     FileFooter,
     FooterBlock,
-    Layout,
+    ParquetLayout,
     StatsRequest,
     footer_blocks,
     given_footer_blocks,
@@ -137,7 +137,7 @@ class Footers:
         self.manifest = manifest
         self.has_stats = has_stats
         self.schema: StructType | None = None
-        self.layouts: list[Layout] = []
+        self.layouts: list[ParquetLayout] = []
         self.num_files = manifest.num_files
         self.num_bytes = manifest.num_bytes
         self.unread: Iterator[FileRows] | None = None
@@ -228,7 +228,7 @@ class _Reading:
         manifest: FileManifest,
         *,
         request: StatsRequest | None,
-        layouts: list[Layout],
+        layouts: list[ParquetLayout],
         progress: Progress | None,
         tasks_from_files: int | None,
     ) -> None:
@@ -236,7 +236,7 @@ class _Reading:
         self._manifest = manifest
         self._stats_request = request
         self._layouts = layouts
-        self._numbers: dict[Layout, int] = {}
+        self._numbers: dict[ParquetLayout, int] = {}
         self.first_paths: list[str] = []
         self._progress = progress
         self._ignores_corrupt = is_on(spark, IGNORE_CORRUPT_FILES)
@@ -309,7 +309,7 @@ class _Reading:
             threads = 1
 
         def read(files: Sequence[tuple[str, int]]) -> FooterBlock:
-            return parquet_footers.read_footers(files, read_tail, self._stats_request)
+            return parquet_footers.read_footer_block(files, read_tail, self._stats_request)
 
         with ThreadPoolExecutor(threads) as pool:
             # A block at a time: results wait in memory until they are consumed.
@@ -354,7 +354,7 @@ class _Reading:
             footers=footers,
         )
 
-    def _number(self, layout: Layout, path: str) -> int:
+    def _number(self, layout: ParquetLayout, path: str) -> int:
         if layout not in self._numbers:
             self._numbers[layout] = len(self._layouts)
             self._layouts.append(layout)
@@ -372,7 +372,7 @@ class _Reading:
         raise error
 
 
-def _merged(spark: SparkSession, schema: StructType, layout: Layout, uri: str) -> StructType:
+def _merged(spark: SparkSession, schema: StructType, layout: ParquetLayout, uri: str) -> StructType:
     """The schema with the columns of a layout, of which the file at `uri` is one."""
     own = _schema_of(spark, layout, uri)
     try:
@@ -383,7 +383,7 @@ def _merged(spark: SparkSession, schema: StructType, layout: Layout, uri: str) -
         raise
 
 
-def _schema_of(spark: SparkSession, layout: Layout, uri: str) -> StructType:
+def _schema_of(spark: SparkSession, layout: ParquetLayout, uri: str) -> StructType:
     """The schema that Spark wrote into a footer, or infers from a file of another writer."""
     if layout.spark_schema is not None:
         try:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_delta.errors import ConstraintError, SchemaError
+from pyspark_delta.kernel.log.arrow_types import arrow_type, field_with_ids
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import (
     ColumnMappingMode,
@@ -33,17 +34,15 @@ from pyspark_delta.kernel.protocol.partition_values import (
     format_partition_value,
     partition_directory,
 )
-from pyspark_delta.kernel.protocol.properties import (
-    NUM_INDEXED_COLUMNS,
-    STATS_COLUMNS,
-    STRING_PREFIX_LENGTH,
-    property_value,
-)
 from pyspark_delta.kernel.protocol.property_kinds import FLAG
 from pyspark_delta.kernel.protocol.schema_checks import without_void
 from pyspark_delta.kernel.protocol.schema_merge import as_nullable
-from pyspark_delta.kernel.protocol.stats import DEFAULT_PREFIX_LENGTH, format_stats
-from pyspark_delta.kernel.protocol.stats_columns import StatsColumn, stats_columns
+from pyspark_delta.kernel.protocol.stats import (
+    format_stats,
+    string_prefix_length,
+    table_stats_columns,
+)
+from pyspark_delta.kernel.protocol.stats_columns import StatsColumn
 from pyspark_delta.kernel.protocol.types import (
     DOUBLE,
     FLOAT,
@@ -51,9 +50,8 @@ from pyspark_delta.kernel.protocol.types import (
     StructType,
     column_name,
 )
-from pyspark_delta.kernel.scan.arrow.projection import Projection, ProjectionError, project
-from pyspark_delta.kernel.scan.arrow.types import arrow_type, field_with_ids
 from pyspark_delta.kernel.scan.plan import mapping_mode
+from pyspark_delta.kernel.scan.projection import Projection, ProjectionError, file_projection
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.uris import encode_path
 from pyspark_delta.spark.files.staged_files import discard
@@ -151,13 +149,7 @@ class ArrowWriter:
         self._physical = physical_schema(self._in_file, self._mode)
         ids = {} if self._mode is ColumnMappingMode.NONE else field_ids(self._in_file)
         self._schema = pa.schema([field_with_ids(f, ids) for f in self._physical])
-        self._stats = stats_columns(
-            metadata.schema,
-            metadata.partition_columns,
-            mode=self._mode,
-            num_indexed=property_value(metadata.configuration, NUM_INDEXED_COLUMNS),
-            listed=metadata.configuration.get(STATS_COLUMNS.key),
-        )
+        self._stats = table_stats_columns(metadata, self._mode)
         self._files: dict[_Key, _File] = {}
         self._written: list[_File] = []
 
@@ -288,7 +280,6 @@ class ArrowWriter:
             replace(column, maximum=None) if column.path in file.with_nan else column
             for column in footer.columns
         ]
-        prefix = property_value(self._metadata.configuration, STRING_PREFIX_LENGTH)
         has_vectors = "deletionVectors" in supported_features(self._protocol)
         return AddFile(
             path=encode_path(file.path),
@@ -301,7 +292,7 @@ class ArrowWriter:
                 footer.num_records,
                 columns,
                 tight_bounds=True if has_vectors else None,
-                prefix_length=DEFAULT_PREFIX_LENGTH if prefix is None else prefix,
+                prefix_length=string_prefix_length(self._metadata),
             ),
         )
 
@@ -315,7 +306,9 @@ def _projection(stored: StructType, columns: pa.Schema) -> tuple[list[int], Proj
         if stored.get(f.name) is not None and not pa.types.is_null(f.type)
     ]
     try:
-        return places, project(stored, pa.schema([columns.field(place) for place in places]))
+        return places, file_projection(
+            stored, pa.schema([columns.field(place) for place in places])
+        )
     except ProjectionError as error:
         raise SchemaError("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=str(error)) from error
 

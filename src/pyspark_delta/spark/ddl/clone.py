@@ -35,7 +35,6 @@ from pyspark_delta.kernel.ops.clone import (
 )
 from pyspark_delta.kernel.ops.convert.files import construct_table_schema
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata
-from pyspark_delta.kernel.protocol.operations import clone
 from pyspark_delta.kernel.protocol.row_tracking import assigns_row_ids
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
@@ -237,7 +236,6 @@ def run_clone(
             txn,
             actions(),
             source.facts,
-            clone(source.facts.name, source.facts.version),
             user_metadata=USER_METADATA.of(spark),
         )
     allow_places(spark, source.places)

@@ -22,7 +22,7 @@ from pyspark_delta.kernel.ops.schema.columns import (
     unresolved,
 )
 from pyspark_delta.kernel.protocol import operations
-from pyspark_delta.kernel.protocol.column_defaults import FEATURE as DEFAULTS_FEATURE
+from pyspark_delta.kernel.protocol.column_defaults import DEFAULTS_FEATURE
 from pyspark_delta.kernel.protocol.properties import STATS_COLUMNS
 from pyspark_delta.kernel.protocol.stats_columns import drop_from_column_list, rename_in_column_list
 from pyspark_delta.kernel.protocol.types import StructType, column_name
@@ -44,7 +44,7 @@ def run_add_columns(spark: SparkSession, table: TableName, added: Sequence[Added
         (each.path[:-1], as_declared(each.field), _position_text(each.position))
         for each in alter.spelled_columns(alteration.schema, added)
     ]
-    alteration.commit_schema(schema, operations.add_columns(recorded))
+    alteration.commit_schema(schema, operations.added_columns(recorded))
 
 
 def run_drop_columns(
@@ -68,7 +68,8 @@ def run_drop_columns(
         return
     _check_droppable(alteration, dropped)
     configuration = _without_statistics(alteration, dropped)
-    alteration.commit_schema(schema, operations.drop_columns(dropped), configuration=configuration)
+    recorded = operations.operation("DROP COLUMNS", columns=[column_name(path) for path in dropped])
+    alteration.commit_schema(schema, recorded, configuration=configuration)
 
 
 def run_rename_column(
@@ -91,7 +92,9 @@ def run_rename_column(
         configuration[STATS_COLUMNS.key] = rename_in_column_list(listed, old, new)
     alteration.commit_schema(
         schema,
-        operations.rename_column(old, new),
+        operations.operation(
+            "RENAME COLUMN", oldColumnPath=column_name(old), newColumnPath=column_name(new)
+        ),
         partition_columns=partitions,
         configuration=configuration,
     )
@@ -239,7 +242,7 @@ def _change_operation(
         for change, new in zip(changes, changed, strict=True)
     ]
     if len(recorded) > 1:
-        return operations.change_columns(recorded)
+        return operations.altered_columns(recorded)
     parent, f, position = recorded[0]
     return operations.change_column(parent, f, position=position)
 

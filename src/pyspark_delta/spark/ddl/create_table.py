@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark_delta.errors import OperationNotAllowedError, SchemaError, TableNotFoundError
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.ops.schema.columns import clustering_paths
+from pyspark_delta.kernel.ops.schema.columns import checked_clustering_paths
 from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_defaults import (
     current_default,
@@ -31,7 +31,7 @@ from pyspark_delta.kernel.protocol.domains import (
 )
 from pyspark_delta.kernel.protocol.feature_upgrade import take_protocol_properties, upgraded
 from pyspark_delta.kernel.protocol.features import supported_features
-from pyspark_delta.kernel.protocol.operations import Operation, create_table, replace_table
+from pyspark_delta.kernel.protocol.operations import Operation, define_table
 from pyspark_delta.kernel.protocol.properties import PROPERTIES
 from pyspark_delta.kernel.protocol.schema_checks import check_partition_columns
 from pyspark_delta.kernel.protocol.schema_json import format_schema
@@ -218,11 +218,10 @@ def _operation(
     txn: OptimisticTransaction, place: TablePlace, definition: TableDefinition, *, or_create: bool
 ) -> Operation:
     is_managed, columns = place.is_managed, [column_name(path) for path in definition.cluster_by]
-    if not definition.replaces:
-        return create_table(txn.metadata, is_managed=is_managed, cluster_by=columns)
-    return replace_table(
-        txn.metadata, is_managed=is_managed, or_create=or_create, cluster_by=columns
-    )
+    verb = "create"
+    if definition.replaces:
+        verb = "create or replace" if or_create else "replace"
+    return define_table(verb, txn.metadata, is_managed=is_managed, cluster_by=columns)
 
 
 def _metadata(
@@ -242,7 +241,7 @@ def _metadata(
 def _clustering_actions(txn: OptimisticTransaction, definition: TableDefinition) -> list[Action]:
     if not definition.cluster_by:
         return []
-    clustering_paths(txn.metadata, definition.cluster_by)  # raises for invalid columns
+    checked_clustering_paths(txn.metadata, definition.cluster_by)  # raises for invalid columns
     txn.update_protocol(upgraded(txn.protocol, [_CLUSTERING_FEATURE]))
     mode = mapping_mode(txn.metadata)
     return [

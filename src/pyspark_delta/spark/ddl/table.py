@@ -22,8 +22,7 @@ from pyspark_delta.kernel.ops.features.row_tracking import (
     enablement_tags,
     enables_row_tracking,
 )
-from pyspark_delta.kernel.ops.schema.columns import clustering_paths, find_column
-from pyspark_delta.kernel.protocol import operations
+from pyspark_delta.kernel.ops.schema.columns import checked_clustering_paths, find_column
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import physical_path
 from pyspark_delta.kernel.protocol.constraints import (
@@ -34,6 +33,7 @@ from pyspark_delta.kernel.protocol.constraints import (
 from pyspark_delta.kernel.protocol.domains import clustering_domain
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded
 from pyspark_delta.kernel.protocol.identity_columns import identity_info, is_identity, synced
+from pyspark_delta.kernel.protocol.operations import change_column, operation
 from pyspark_delta.kernel.protocol.properties import (
     COLUMN_MAPPING_MODE,
     canonical_key,
@@ -94,14 +94,16 @@ def run_cluster_by(spark: SparkSession, table: TableName, columns: Sequence[Sequ
     if not columns and _CLUSTERING_FEATURE not in alteration.features:
         return  # the table is not clustered, and needs no clustering feature
     check_layout_names(spark, schema, columns)
-    paths = clustering_paths(snapshot.metadata, columns)
+    paths = checked_clustering_paths(snapshot.metadata, columns)
     mode = mapping_mode(snapshot.metadata)
-    operation = operations.cluster_by(
-        [column_name(path) for path in alteration.clustering], [column_name(path) for path in paths]
+    recorded = operation(
+        "CLUSTER BY",
+        oldClusteringColumns=",".join(column_name(path) for path in alteration.clustering),
+        newClusteringColumns=",".join(column_name(path) for path in paths),
     )
     alteration.txn.update_protocol(upgraded(snapshot.protocol, [_CLUSTERING_FEATURE]))
     domain = clustering_domain(physical_path(schema, path, mode) for path in paths)
-    alteration.commit(None, operation, [domain])
+    alteration.commit(None, recorded, [domain])
 
 
 def run_add_constraint(spark: SparkSession, table: TableName, name: str, text: str) -> None:
@@ -122,7 +124,7 @@ def run_add_constraint(spark: SparkSession, table: TableName, name: str, text: s
             checkConstraint=text,
         )
     new = replace(metadata, configuration=configuration)
-    alteration.commit(new, operations.add_constraint(name, text))
+    alteration.commit(new, operation("ADD CONSTRAINT", name=name, expr=text))
 
 
 def run_drop_constraint(
@@ -139,7 +141,10 @@ def run_drop_constraint(
         table=table.label,
     )
     new = replace(metadata, configuration=configuration)
-    alteration.commit(new, operations.drop_constraint(name, known.get(name.lower())))
+    expression = known.get(name.lower())
+    existed = "false" if expression is None else "true"
+    recorded = operation("DROP CONSTRAINT", name=name, expr=expression, existed=existed)
+    alteration.commit(new, recorded)
 
 
 def run_set_location(spark: SparkSession, table: TableName, location: str) -> None:
@@ -209,7 +214,8 @@ def run_set_properties(
     recorded = {**changes, **{key: properties[key] for key in properties if key == _COMMENT}}
     if keeps_spelling:
         recorded = dict(properties)
-    alteration.commit(new, operations.set_table_properties(recorded), tags=enablement_tags(changes))
+    changed = operation("SET TBLPROPERTIES", properties=recorded)
+    alteration.commit(new, changed, tags=enablement_tags(changes))
 
 
 def run_unset_properties(spark: SparkSession, table: TableName, keys: Sequence[str]) -> None:
@@ -227,7 +233,8 @@ def run_unset_properties(spark: SparkSession, table: TableName, keys: Sequence[s
     description = None if _COMMENT in spelled else old.description
     new = replace(old, description=description, configuration=left)
     # Spark's second catalog interface always treats UNSET as IF EXISTS.
-    alteration.commit(new, operations.unset_table_properties(spelled, if_exists=True))
+    recorded = operation("UNSET TBLPROPERTIES", properties=spelled, ifExists=True)
+    alteration.commit(new, recorded)
 
 
 def run_comment(spark: SparkSession, table: TableName, comment: str) -> None:
@@ -274,7 +281,7 @@ def run_sync_identity(spark: SparkSession, table: TableName, path: Sequence[str]
     extreme = None if row is None else row[0]
     new = synced(resolved.field, extreme, allow_lowering=LOWER_HIGH_WATER_MARK.of(spark))
     schema = StructType(tuple(new if f.name == new.name else f for f in alteration.schema))
-    alteration.commit_schema(schema, operations.change_column((), resolved.field))
+    alteration.commit_schema(schema, change_column((), resolved.field))
 
 
 def _table_columns(metadata: Metadata) -> tuple[StructType, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.ops.rewrite_plan import FileChanges, removed_metrics
 from pyspark_delta.kernel.protocol.actions import AddCDCFile
-from pyspark_delta.kernel.protocol.operations import delete, truncate
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.conf.settings import conf_of
 from pyspark_delta.spark.dml.files import (
@@ -71,9 +71,9 @@ def run_delete(
         names = bool(done.actions)
         if not files.must_commit(done.actions, names_application=names):
             return NOTHING_AFFECTED
-        operation = delete(["true" if where is None else where.resolved.text])
+        recorded = operation("DELETE", predicate=["true" if where is None else where.resolved.text])
         metrics = {**done.metrics, **watch.metrics}
-        version = files.commit(done.actions, operation, metrics, names_application=names)
+        version = files.commit(done.actions, recorded, metrics, names_application=names)
     return Affected(version=version, num_rows=done.num_rows)
 
 
@@ -92,7 +92,8 @@ def run_truncate(spark: SparkSession, log: DeltaLog) -> int | None:
         now_ms = txn.log.now_ms()
         metrics = {"numRemovedFiles": len(removed), **watch.metrics}
         files = DmlFiles(JvmSession(spark), txn, staged, options)
-        return files.commit([file.remove(now_ms) for file in removed], truncate(), metrics)
+        removes = [file.remove(now_ms) for file in removed]
+        return files.commit(removes, operation("TRUNCATE"), metrics)
 
 
 def _delete_rows(files: DmlFiles, where: DmlCondition | None, watch: Stopwatch) -> ChangedRows:

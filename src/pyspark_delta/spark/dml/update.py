@@ -20,7 +20,7 @@ from pyspark_delta.errors import SchemaError
 from pyspark_delta.kernel.log.frames.file_actions import add_table
 from pyspark_delta.kernel.ops.rewrite_plan import FileChanges
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile
-from pyspark_delta.kernel.protocol.operations import update
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
@@ -121,8 +121,9 @@ def _run_on(
     reads.record(txn)
     if not files.must_commit(done.actions):
         return NOTHING_AFFECTED, None
-    operation = update([] if command.where is None else [command.where.resolved.text])
-    version = files.commit(done.actions, operation, {**done.metrics, **watch.metrics})
+    texts = [] if command.where is None else [command.where.resolved.text]
+    recorded = operation("UPDATE", predicate=texts)
+    version = files.commit(done.actions, recorded, {**done.metrics, **watch.metrics})
     return Affected(version=version, num_rows=done.num_rows), None
 
 

@@ -32,15 +32,16 @@ from pyspark_delta.kernel.protocol.partition_values import (
     parse_partition_value,
 )
 from pyspark_delta.kernel.protocol.properties import (
-    NUM_INDEXED_COLUMNS,
-    STATS_COLUMNS,
     STRING_PREFIX_LENGTH,
     TARGET_FILE_SIZE,
     property_value,
 )
-from pyspark_delta.kernel.protocol.row_tracking import is_enabled, materialized_columns
+from pyspark_delta.kernel.protocol.row_tracking import is_row_tracking_enabled, materialized_columns
 from pyspark_delta.kernel.protocol.schema_checks import check_writable_schema, without_void
-from pyspark_delta.kernel.protocol.stats import DEFAULT_PREFIX_LENGTH, format_stats
+from pyspark_delta.kernel.protocol.stats import (
+    format_stats,
+    table_stats_columns,
+)
 from pyspark_delta.kernel.protocol.stats_columns import StatsColumn, stats_columns
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
@@ -127,7 +128,7 @@ def stage(jvm: JvmSession, request: StageRequest) -> list[AddFile]:
                 footer.num_records,
                 footer.columns,
                 tight_bounds=True if has_vectors else None,
-                prefix_length=DEFAULT_PREFIX_LENGTH if prefix is None else prefix,
+                prefix_length=prefix,
             ),
             tags=tags,
         )
@@ -165,7 +166,7 @@ def hidden_columns(txn: OptimisticTransaction) -> StructType:
 
     Files hold them besides the table's columns.  PROTOCOL.md, "Row Tracking".
     """
-    if not is_enabled(txn.protocol, txn.metadata):
+    if not is_row_tracking_enabled(txn.protocol, txn.metadata):
         return StructType()
     names = materialized_columns(txn.metadata, txn.log.store.root_uri)
     return StructType(tuple(StructField(name, LONG) for name in names))
@@ -258,20 +259,14 @@ def _as_in_files(
 
 
 def _stats_columns(metadata: Metadata, mode: ColumnMappingMode) -> tuple[StatsColumn, ...]:
-    configuration = metadata.configuration
-    schema, partitions = metadata.schema, metadata.partition_columns
-    chosen = stats_columns(
-        schema,
-        partitions,
-        mode=mode,
-        num_indexed=property_value(configuration, NUM_INDEXED_COLUMNS),
-        listed=configuration.get(STATS_COLUMNS.key),
-    )
+    chosen = table_stats_columns(metadata, mode)
     # The high-water mark of an identity column is read from the statistics of its files.
-    numbered = {(f.name,) for f in identity_columns(schema)} - {found.path for found in chosen}
+    numbered = {(f.name,) for f in identity_columns(metadata.schema)} - {
+        found.path for found in chosen
+    }
     if not numbered:
         return chosen
-    every = stats_columns(schema, partitions, mode=mode, num_indexed=-1)
+    every = stats_columns(metadata.schema, metadata.partition_columns, mode=mode, num_indexed=-1)
     return (*chosen, *(found for found in every if found.path in numbered))
 
 

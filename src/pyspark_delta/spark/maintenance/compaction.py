@@ -46,7 +46,7 @@ from pyspark_delta.kernel.protocol.properties import (
     property_value,
 )
 from pyspark_delta.kernel.protocol.row_tracking import PRESERVED_TAG
-from pyspark_delta.kernel.protocol.row_tracking import is_enabled as has_row_tracking
+from pyspark_delta.kernel.protocol.row_tracking import is_row_tracking_enabled as has_row_tracking
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.sql.quoting import string_literal
 from pyspark_delta.kernel.txn.delta_log import DeltaLog

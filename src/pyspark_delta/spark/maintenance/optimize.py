@@ -32,14 +32,13 @@ from pyspark_delta.kernel.ops.layout.bins import (
 )
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.features import supported_features
-from pyspark_delta.kernel.protocol.operations import Operation, optimize, reorg
+from pyspark_delta.kernel.protocol.operations import Operation, operation, optimize
 from pyspark_delta.kernel.protocol.properties import (
     NUM_INDEXED_COLUMNS,
-    STATS_COLUMNS,
     TARGET_FILE_SIZE,
     property_value,
 )
-from pyspark_delta.kernel.protocol.stats_columns import stats_columns
+from pyspark_delta.kernel.protocol.stats import table_stats_columns
 from pyspark_delta.kernel.protocol.types import column_name
 from pyspark_delta.kernel.scan.plan import select_files
 from pyspark_delta.kernel.scan.skipping.files import partition_columns_table
@@ -304,7 +303,7 @@ def _operation(
     request: OptimizeRequest, predicates: Sequence[str], clustered_by: Sequence[Path]
 ) -> Operation:
     if request.choose is not None:
-        return reorg(predicates)
+        return operation("REORG", predicate=predicates, applyPurge=True)
     return optimize(
         predicates,
         z_order_by=[column_name(path) for path in request.z_order_by],
@@ -339,13 +338,7 @@ def _check_z_order(columns: Sequence[Path], metadata: Metadata, *, checks_stats:
     if not columns:
         return
     partitions = {name.lower() for name in metadata.partition_columns}
-    with_stats = stats_columns(
-        metadata.schema,
-        metadata.partition_columns,
-        num_indexed=property_value(metadata.configuration, NUM_INDEXED_COLUMNS),
-        listed=metadata.configuration.get(STATS_COLUMNS.key),
-    )
-    leaves = [[part.lower() for part in each.path] for each in with_stats]
+    leaves = [[part.lower() for part in each.path] for each in table_stats_columns(metadata)]
     without: list[str] = []
     for path in columns:
         if len(path) == 1 and path[0].lower() in partitions:

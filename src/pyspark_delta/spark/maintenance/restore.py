@@ -14,7 +14,7 @@ from pyspark_delta.kernel.log.symlink_manifests import write_manifests
 from pyspark_delta.kernel.ops.features.outdated_files import files_to_purge
 from pyspark_delta.kernel.ops.restore import check_files_exist, commit_restore, plan_restore
 from pyspark_delta.kernel.protocol.commit_times import parse_commit_time
-from pyspark_delta.kernel.protocol.operations import restore
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
 from pyspark_delta.kernel.scan.arrow_reader import ReadableSnapshot
 from pyspark_delta.kernel.scan.locations import Locations
@@ -71,8 +71,8 @@ def run_restore(spark: SparkSession, log: DeltaLog, as_of: AsOf) -> DataFrame:
     plan = plan_restore(txn.snapshot, target, allow_downgrade=PROTOCOL_DOWNGRADE.of(spark))
     if not is_on(spark, IGNORE_MISSING_FILES):
         check_files_exist(plan, Locations(log.store, allowed_stores(spark)))
-    operation = restore(version=as_of.version, timestamp=_recorded_time(spark, as_of))
-    commit_restore(txn, plan, operation, user_metadata=USER_METADATA.of(spark))
+    recorded = operation("RESTORE", version=as_of.version, timestamp=_recorded_time(spark, as_of))
+    commit_restore(txn, plan, recorded, user_metadata=USER_METADATA.of(spark))
     return metrics_frame(spark, RESTORE_COLUMNS, plan.metrics)
 
 

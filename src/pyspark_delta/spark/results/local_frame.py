@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_delta.kernel.log.arrow_types import arrow_schema
 from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.kernel.scan.arrow.types import arrow_schema
 from pyspark_delta.spark.jvm.types import to_spark
 
 Row = Sequence[object]

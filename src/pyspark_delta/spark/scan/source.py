@@ -24,7 +24,7 @@ from pyspark_delta.kernel.protocol.column_mapping import (
     physical_schema,
 )
 from pyspark_delta.kernel.protocol.features import supported_features
-from pyspark_delta.kernel.protocol.row_tracking import is_enabled as has_row_tracking
+from pyspark_delta.kernel.protocol.row_tracking import is_row_tracking_enabled as has_row_tracking
 from pyspark_delta.kernel.protocol.types import BINARY, LONG, StructField, StructType, map_fields
 from pyspark_delta.kernel.scan.aggregates import Aggregate, AggregateValues, aggregates_from_log
 from pyspark_delta.kernel.scan.locations import IS_ABSOLUTE, Locations, VectorReader, descriptor_of

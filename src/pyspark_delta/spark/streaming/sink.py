@@ -26,7 +26,7 @@ from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.constraints import table_checks
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns
 from pyspark_delta.kernel.protocol.identity_columns import check_explicit_insert
-from pyspark_delta.kernel.protocol.operations import streaming_update
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.protocol.properties import (
     APPEND_ONLY,
     property_value,
@@ -172,13 +172,13 @@ class DeltaSink(BatchSink):
                 *with_recorded_stats(files, txn, self._options.conf),
                 *replaced.actions(now_ms, data_change=True),
             ]
-            operation = streaming_update(
-                self._mode, query_id, batch_id, user_metadata=self._options.user_metadata
+            recorded = operation(
+                "STREAMING UPDATE", outputMode=self._mode, queryId=query_id, epochId=str(batch_id)
             )
             former = None if txn.snapshot is None else txn.snapshot.metadata.schema_string
             staged.offer()
             done = txn.commit(
-                actions, operation, user_metadata=self._options.user_metadata, metrics=metrics
+                actions, recorded, user_metadata=self._options.user_metadata, metrics=metrics
             )
         logger.info("batch %d of query %s is version %d", batch_id, query_id, done.version)
         self._show(jvm, data, metrics)

@@ -69,7 +69,7 @@ def change_batch(
     vectors = VectorReader(Locations(store, allowed_stores(jvm.spark)))
     is_partitioned = bool(definition.metadata.partition_columns)
     # A batch is read once and whole, so no file is skipped and statistics are not needed.
-    changed = ChangedFiles(vectors.read, is_partitioned=is_partitioned, has_stats=False)
+    changed = ChangedFiles(read=vectors.read, is_partitioned=is_partitioned, has_stats=False)
     for run in runs:
         changed.take(run)
     table = ChangesOf(store=store, metadata=definition.metadata, protocol=definition.protocol)

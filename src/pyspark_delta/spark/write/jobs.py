@@ -11,7 +11,7 @@ from pyspark_delta.errors import ConstraintError, DeltaError
 from pyspark_delta.kernel.ops.rewrite_plan import num_live_rows
 from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile
 from pyspark_delta.kernel.protocol.identity_columns import identity_columns
-from pyspark_delta.kernel.protocol.operations import Operation, create_table, replace_table, write
+from pyspark_delta.kernel.protocol.operations import Operation, define_table, write
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.files.stage import StageRequest, hidden_columns, optimized_rows, stage
@@ -154,13 +154,17 @@ class WriteJobs:
                 user_metadata=options.user_metadata,
             )
         if table.verb == "create":
-            return create_table(
-                metadata, is_managed=table.is_managed, as_select=True, cluster_by=request.cluster_by
+            return define_table(
+                table.verb,
+                metadata,
+                is_managed=table.is_managed,
+                as_select=True,
+                cluster_by=request.cluster_by,
             )
-        return replace_table(
+        return define_table(
+            table.verb,
             metadata,
             is_managed=table.is_managed,
-            or_create=table.verb == "create or replace",
             as_select=True,
             cluster_by=request.cluster_by,
             user_metadata=options.user_metadata,

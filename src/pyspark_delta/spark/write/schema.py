@@ -12,7 +12,7 @@ from uuid import uuid4
 from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors import OperationNotAllowedError, SchemaError
-from pyspark_delta.kernel.ops.schema.columns import clustering_paths
+from pyspark_delta.kernel.ops.schema.columns import checked_clustering_paths
 from pyspark_delta.kernel.protocol.actions import Action, Metadata
 from pyspark_delta.kernel.protocol.column_mapping import logical_path, physical_path
 from pyspark_delta.kernel.protocol.domains import (
@@ -229,7 +229,7 @@ class _Definition:
         if not replaces_all:
             self._check_same_clustering(columns)
             return []
-        clustering_paths(txn.metadata, paths)  # raises for columns without statistics
+        checked_clustering_paths(txn.metadata, paths)  # raises for columns without statistics
         txn.update_protocol(upgraded(txn.protocol, [_CLUSTERING_FEATURE]))
         wanted = clustering_domain(columns)
         return [] if former == wanted else [wanted]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_delta.errors import StorageError
-from pyspark_delta.kernel.log.checkpoints.parsed_columns import parse_partition_values, parse_stats
+from pyspark_delta.kernel.log.checkpoints.parsed_columns import parse_partition_values, typed_stats
 from pyspark_delta.kernel.log.checkpoints.schema import (
     PARTITION_VALUES_PARSED,
     STATS_PARSED,
@@ -140,7 +140,6 @@ class _Sink(io.RawIOBase):
 
 
 def _leaf_columns(schema: pa.Schema) -> list[str]:
-    """The dotted paths of the Parquet columns."""
     paths: list[str] = []
 
     def walk(path: str, data_type: pa.DataType) -> None:
@@ -177,7 +176,7 @@ def _widened(schema: pa.Schema, kind: str, column: pa.Array) -> pa.Table:
 
 def _add_column(part: pa.Table, wanted: pa.Field, partitions: StructType) -> pa.Array:
     if wanted.name == STATS_PARSED:
-        return parse_stats(combined(part.column("stats")), wanted.type)
+        return typed_stats(combined(part.column("stats")), wanted.type)
     if wanted.name == PARTITION_VALUES_PARSED:
         values = combined(part.column("partitionValues"))
         return parse_partition_values(values, partitions, wanted.type)

@@ -5,16 +5,17 @@ null, which readers take for "unknown", and never a wrong bound.  PROTOCOL.md, "
 Statistics" and "Partition Value Serialization".
 
 >>> wanted = pa.struct([("numRecords", pa.int64())])
->>> parse_stats(pa.array(['{"numRecords":3,"more":1}', "broken", None]), wanted).to_pylist()
+>>> typed_stats(pa.array(['{"numRecords":3,"more":1}', "broken", None]), wanted).to_pylist()
 [{'numRecords': 3}, None, None]
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -30,9 +31,10 @@ from pyspark_delta.kernel.protocol.types import DataType, StructType
 _FEW_ROWS = 256
 _BLOCK_BYTES = 1 << 21
 _SPECIAL_FLOATS = frozenset({"NaN", "Infinity", "-Infinity", "+Infinity", "INF", "-INF"})
+_EXACT = Context(prec=200)
 
 
-def parse_stats(stats: pa.Array, wanted: pa.StructType) -> pa.StructArray:
+def typed_stats(stats: pa.Array, wanted: pa.StructType) -> pa.StructArray:
     """`stats` as structs of type `wanted`; null where there are none or they are not an object."""
     if not len(stats) or stats.null_count == len(stats):
         return pa.nulls(len(stats), wanted)
@@ -43,7 +45,7 @@ def parse_stats(stats: pa.Array, wanted: pa.StructType) -> pa.StructArray:
         return pa.array([_fitted_text(text, wanted) for text in stats.to_pylist()], wanted)
     half = len(stats) // 2
     return pa.concat_arrays(
-        [parse_stats(stats.slice(0, half), wanted), parse_stats(stats.slice(half), wanted)]
+        [typed_stats(stats.slice(0, half), wanted), typed_stats(stats.slice(half), wanted)]
     )
 
 
@@ -111,24 +113,32 @@ def _cast(array: Any, wanted: pa.DataType) -> Any:
 def _fitted_text(text: str | None, wanted: pa.StructType) -> Any:
     if text is None:
         return None
+    return fitted(loaded(text), wanted)
+
+
+def loaded(text: str) -> Any:
+    """The JSON value in a text, with exact numbers; None when it is broken."""
     try:
-        value = json.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError):
+        return json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError, InvalidOperation):
         return None
-    return _fitted(value, wanted)
 
 
-def _fitted(value: Any, wanted: pa.DataType) -> Any:
-    """A JSON value as Python's value for an Arrow type; None when it does not fit."""
+def fitted(value: Any, wanted: pa.DataType, rounding: str | None = None) -> Any:
+    """A JSON value as Python's value for an Arrow type; None when it does not fit.
+
+    A decimal with too many digits only fits with a `rounding`, one of the module `decimal`.
+    """
     if pa.types.is_struct(wanted):
         if not isinstance(value, dict):
             return None
-        return {f.name: _fitted(value.get(f.name), f.type) for f in wanted}
+        return {f.name: fitted(value.get(f.name), f.type) for f in wanted}
     if value is None:
         return None
-    read = next(read for is_type, read in _LEAVES.items() if is_type(wanted))
     try:
-        return read(value, wanted)
+        if pa.types.is_decimal(wanted):
+            return _decimal(value, wanted, rounding)
+        return next(read for is_type, read in _LEAVES.items() if is_type(wanted))(value, wanted)
     except (ValueError, TypeError, OverflowError, InvalidOperation):
         return None
 
@@ -143,19 +153,23 @@ def _integer(value: Any, wanted: pa.DataType) -> int | None:
 def _float(value: Any, wanted: pa.DataType) -> float | None:
     if isinstance(value, bool):
         return None
-    if isinstance(value, str) and value not in _SPECIAL_FLOATS:
-        return None
-    return float(value)
+    if isinstance(value, str):
+        return float(value) if value in _SPECIAL_FLOATS else None
+    number = float(value)
+    return None if isinstance(value, Decimal) and math.isinf(number) else number
 
 
-def _decimal(value: Any, wanted: pa.DataType) -> Decimal | None:
+def _decimal(value: Any, wanted: pa.DataType, rounding: str | None) -> Decimal | None:
     if isinstance(value, bool):
         return None
     number = Decimal(value)
-    fits = number.is_finite() and number.adjusted() < wanted.precision - wanted.scale
-    # A bound with more digits than the column has cannot be a value of the column.
-    rounded = number.quantize(Decimal(1).scaleb(-wanted.scale)) if fits else None
-    return rounded if rounded == number else None
+    if not number.is_finite() or number.adjusted() >= wanted.precision:
+        return None
+    fitting = number.quantize(Decimal(1).scaleb(-wanted.scale), rounding, _EXACT)
+    if abs(fitting) >= Decimal(10) ** (wanted.precision - wanted.scale):
+        return None
+    # Unrounded, a bound with more digits than the column has cannot be a value of the column.
+    return None if rounding is None and fitting != number else fitting
 
 
 def _date(value: Any, wanted: pa.DataType) -> int | None:
@@ -182,7 +196,6 @@ def _boolean(value: Any, wanted: pa.DataType) -> bool | None:
 _LEAVES: Mapping[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], Any]] = {
     pa.types.is_integer: _integer,
     pa.types.is_floating: _float,
-    pa.types.is_decimal: _decimal,
     pa.types.is_date: _date,
     pa.types.is_timestamp: _timestamp,
     pa.types.is_boolean: _boolean,

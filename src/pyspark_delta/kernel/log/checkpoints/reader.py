@@ -148,7 +148,7 @@ class CheckpointSource(ColumnSource):
         if self._num_rows is None:
             self._num_rows = num_rows
         elif num_rows != self._num_rows:
-            # Each column determines anew which rows are adds, and one of them may be damaged.
+            # Each column determines by itself which rows are adds, and one of them may be damaged.
             raise _malformed(self._path, "its columns do not agree on the number of adds")
 
 
@@ -338,10 +338,8 @@ def _opened(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
 
 
 def _check_counts(footer: pq.FileMetaData, size: int) -> None:
-    """Raise if a file claims far more rows than its bytes can hold.
-
-    Checks row groups, not their columns: pyarrow aborts on a damaged column's metadata.
-    """
+    """Raise if a file claims far more rows than its bytes can hold."""
+    # Checks row groups, not their columns: pyarrow aborts on a damaged column's metadata.
     rows = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
     if min(rows, default=0) < 0 or sum(rows) != footer.num_rows:
         raise MalformedRecordError("its footer does not agree on the number of rows")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyspark_delta.kernel.log.arrow_types import ARROW_TYPES, arrow_type
+from pyspark_delta.kernel.log.arrow_types import kernel_type, log_arrow_type
 from pyspark_delta.kernel.log.frames.file_actions import action_type
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode, physical_schema
@@ -21,21 +21,11 @@ from pyspark_delta.kernel.protocol.properties import (
     CHECKPOINT_STATS_AS_JSON,
     CHECKPOINT_STATS_AS_STRUCT,
     COLUMN_MAPPING_MODE,
-    NUM_INDEXED_COLUMNS,
-    STATS_COLUMNS,
     property_value,
 )
-from pyspark_delta.kernel.protocol.stats_columns import stats_columns, stats_schema
-from pyspark_delta.kernel.protocol.types import (
-    ArrayType,
-    DataType,
-    DecimalType,
-    MapType,
-    StructField,
-    StructType,
-)
-
-_KERNEL_TYPES = {arrow: kernel for kernel, arrow in ARROW_TYPES.items()}
+from pyspark_delta.kernel.protocol.stats import table_stats_columns
+from pyspark_delta.kernel.protocol.stats_columns import stats_schema
+from pyspark_delta.kernel.protocol.types import StructField, StructType
 
 # Tombstones are written without statistics and tags, which no reader uses.
 _REMOVE = action_type("remove", without=("stats", "tags"))
@@ -75,7 +65,7 @@ def add_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
         fields.append((STATS, pa.string()))
     if property_value(metadata.configuration, CHECKPOINT_STATS_AS_STRUCT):
         if metadata.partition_columns:
-            partitions = arrow_type(physical_partition_schema(metadata))
+            partitions = log_arrow_type(physical_partition_schema(metadata))
             fields.append((PARTITION_VALUES_PARSED, partitions))
         fields.append((STATS_PARSED, stats_type(metadata, protocol)))
     return pa.struct(fields)
@@ -88,33 +78,15 @@ def physical_partition_schema(metadata: Metadata) -> StructType:
 
 def stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
     """The struct of typed statistics, under physical names."""
-    columns = stats_columns(
-        metadata.schema,
-        metadata.partition_columns,
-        mode=_mode(metadata),
-        num_indexed=property_value(metadata.configuration, NUM_INDEXED_COLUMNS),
-        listed=metadata.configuration.get(STATS_COLUMNS.key),
-    )
+    columns = table_stats_columns(metadata, _mode(metadata))
     tight_bounds = is_supported(protocol, "deletionVectors")
-    return arrow_type(stats_schema(columns, tight_bounds=tight_bounds))
+    return log_arrow_type(stats_schema(columns, tight_bounds=tight_bounds))
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """The same columns as Spark's schema, which the hint `_last_checkpoint` repeats."""
-    return StructType(tuple(StructField(f.name, _spark_type(f.type)) for f in schema))
+    return StructType(tuple(StructField(f.name, kernel_type(f.type)) for f in schema))
 
 
 def _mode(metadata: Metadata) -> ColumnMappingMode:
     return ColumnMappingMode.parse(metadata.configuration.get(COLUMN_MAPPING_MODE.key))
-
-
-def _spark_type(arrow: pa.DataType) -> DataType:
-    if pa.types.is_struct(arrow):
-        return StructType(tuple(StructField(f.name, _spark_type(f.type)) for f in arrow))
-    if pa.types.is_map(arrow):
-        return MapType(_spark_type(arrow.key_type), _spark_type(arrow.item_type))
-    if pa.types.is_list(arrow):
-        return ArrayType(_spark_type(arrow.value_type))
-    if pa.types.is_decimal(arrow):
-        return DecimalType(arrow.precision, arrow.scale)
-    return _KERNEL_TYPES[arrow]

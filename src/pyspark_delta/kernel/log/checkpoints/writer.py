@@ -96,7 +96,6 @@ class CheckpointContent:
 
     @property
     def num_file_actions(self) -> int:
-        """How many file actions the version has."""
         return int(self.adds.num_rows + self.removes.num_rows)
 
 
@@ -186,7 +185,6 @@ def _check_complete(content: CheckpointContent, expected_num_files: int | None) 
 def _file(
     schema: pa.Schema, content: CheckpointContent, state: tuple[Action, ...] = ()
 ) -> Iterator[bytes]:
-    """A Parquet file of state actions and of the content's file actions."""
     groups: Iterable[pa.Table] = chain(
         # The state comes first, in a row group of its own, where it is cheap to find.
         (action_group(schema, state),),
@@ -199,12 +197,10 @@ def _file(
 
 
 def _write_multipart(store: LogStore, content: CheckpointContent, parts: int) -> LastCheckpoint:
-    """One checkpoint in several files under a common name.
-
-    Two writers of the same parts must write the same bytes, or a reader could mix halves of both:
-    files are put in an order that only their names decide, and tombstones, which expire while
-    time goes by, all go into the first part.
-    """
+    """One checkpoint in several files under a common name."""
+    # Two writers of the same parts must write the same bytes, or a reader could mix halves of both:
+    # files are put in an order that only their names decide, and tombstones, which expire while
+    # time goes by, all go into the first part.
     present = _parts_present(store, content.version)
     while 0 < present[parts] < parts:
         parts += 1  # another engine's unfinished set must not be completed by us

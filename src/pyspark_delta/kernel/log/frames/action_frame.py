@@ -88,11 +88,9 @@ def _unique(keys: pa.Array, table: pa.Table) -> tuple[pa.Array, pa.Table]:
 
 
 def _are_distinct(keys: pa.ChunkedArray) -> bool:
-    """Whether all keys are distinct.
-
-    Equal keys have equal digests, so distinct digests prove distinct keys, at a fraction of the
-    memory that a table of all keys takes: file names hold a UUID near their end.
-    """
+    """Whether all keys are distinct."""
+    # Equal keys have equal digests, so distinct digests prove distinct keys, at a fraction of the
+    # memory that a table of all keys takes: file names hold a UUID near their end.
     if len(keys) and pc.min(pc.binary_length(keys)).as_py() >= -_WINDOWS[0]:
         for windows in (_FEW_WINDOWS, _WINDOWS):
             digests = [_digests(chunk, windows) for chunk in keys.chunks if len(chunk)]

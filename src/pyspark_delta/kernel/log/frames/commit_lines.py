@@ -88,10 +88,8 @@ def _is_text(value: Any) -> bool:
 
 
 def _has_no_needed_action(text: str) -> bool:
-    """Whether a line too deep for the parser is complete and has no action that is needed.
-
-    Writers put anything into commitInfo, and a future action may be of any shape.
-    """
+    """Whether a line too deep for the parser is complete and has no action that is needed."""
+    # Writers put anything into commitInfo, and a future action may be of any shape.
     if _ANY_ACTION.search(text):
         return False
     bare = _JSON_STRING.sub("", text).strip()

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_delta.errors import UnsafePathError
-from pyspark_delta.kernel.log.arrow_types import arrow_type
+from pyspark_delta.kernel.log.arrow_types import log_arrow_type
 from pyspark_delta.kernel.protocol.actions import AddFile, FileAction, RemoveFile
 from pyspark_delta.kernel.protocol.log_schema import log_schema
 from pyspark_delta.kernel.storage.uris import resolve_action_path
@@ -27,7 +27,7 @@ STRING_MAP = pa.map_(pa.string(), pa.string())
 DELETION_VECTOR = pa.struct(
     [
         f
-        for f in arrow_type(log_schema["add"].data_type).field("deletionVector").type
+        for f in log_arrow_type(log_schema["add"].data_type).field("deletionVector").type
         if f.name != "maxRowIndex"
     ]
 )
@@ -38,7 +38,7 @@ def action_type(kind: str, without: Collection[str] = ()) -> pa.StructType:
     return pa.struct(
         [
             (f.name, DELETION_VECTOR if f.name == "deletionVector" else f.type)
-            for f in arrow_type(log_schema[kind].data_type)
+            for f in log_arrow_type(log_schema[kind].data_type)
             if f.name not in without
         ]
     )

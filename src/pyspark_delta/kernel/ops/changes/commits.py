@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from pyspark_delta.errors import FileMissingError, StreamError
 from pyspark_delta.kernel.log.frames.action_frame import ActionFrame
-from pyspark_delta.kernel.log.frames.by_line import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.frames.commit_lines import (
     action_at,
     json_object,
@@ -24,6 +23,7 @@ from pyspark_delta.kernel.log.frames.commit_lines import (
     state_actions,
 )
 from pyspark_delta.kernel.log.frames.file_actions import ADD_SCHEMA, table_from_values
+from pyspark_delta.kernel.log.frames.json_frames import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.history import COMMITS_BEFORE, commit_info_in, commit_info_of
 from pyspark_delta.kernel.log.segment import list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot

@@ -75,7 +75,7 @@ class StreamDefinition(VersionDefinition):
     def differs(self, other: StreamCommit | Snapshot | VersionDefinition) -> bool:
         """Whether a tracked stream must adopt the definition of `other` before it reads on."""
         if self.is_tracked and self.version >= other.version:
-            return False  # handled already, by a definition that stands for several in a row
+            return False  # handled already, by a definition that replaces several in a row
         metadata, protocol = other.metadata, other.protocol
         if protocol is not None and not is_same_protocol(protocol, self.protocol):
             return True

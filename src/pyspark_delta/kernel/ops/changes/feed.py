@@ -17,8 +17,8 @@ from itertools import pairwise, repeat
 import pyarrow.compute as pc
 
 from pyspark_delta.errors import ChangeFeedError, VersionNotFoundError
-from pyspark_delta.kernel.log.frames.by_line import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.frames.file_actions import add_files, remove_files
+from pyspark_delta.kernel.log.frames.json_frames import LARGE_COMMIT_BYTES, frame_from_json
 from pyspark_delta.kernel.log.history import (
     COMMITS_BEFORE,
     commit_info_of,
@@ -45,7 +45,7 @@ from pyspark_delta.kernel.protocol.deletion_vectors import read_deletion_vector
 from pyspark_delta.kernel.protocol.feature_upgrade import keeping_vectors
 from pyspark_delta.kernel.protocol.features import check_readable
 from pyspark_delta.kernel.protocol.properties import ENABLE_CHANGE_DATA_FEED, property_value
-from pyspark_delta.kernel.protocol.row_tracking import is_enabled
+from pyspark_delta.kernel.protocol.row_tracking import is_row_tracking_enabled
 from pyspark_delta.kernel.protocol.schema_merge import is_read_compatible
 from pyspark_delta.kernel.scan.plan import mapping_mode
 
@@ -177,7 +177,7 @@ def read_feed(
             definitions.append(definitions[-1].after(file.version, metadata, protocol))
     read_as = _read_as(definitions, VersionDefinition.of(newest), mode, end)
     _check_range(definitions, read_as, end, is_unsafe=is_unsafe)
-    files = ChangedFiles(read, is_partitioned=bool(read_as.metadata.partition_columns))
+    files = ChangedFiles(read=read, is_partitioned=bool(read_as.metadata.partition_columns))
     for run in runs:
         files.take(run)
     return RangeChanges(start=start.version, end=end, read_as=read_as, files=files)
@@ -189,13 +189,13 @@ def no_changes(snapshot: Snapshot) -> RangeChanges:
         start=snapshot.version + 1,
         end=snapshot.version,
         read_as=VersionDefinition.of(snapshot),
-        files=ChangedFiles(read_deletion_vector, is_partitioned=False),
+        files=ChangedFiles(read=read_deletion_vector, is_partitioned=False),
     )
 
 
 def tracks_rows(snapshot: Snapshot) -> bool:
     """Whether the version's row tracking suffices to derive its changes."""
-    return is_enabled(snapshot.protocol, snapshot.metadata)
+    return is_row_tracking_enabled(snapshot.protocol, snapshot.metadata)
 
 
 def read_changelog(
@@ -217,7 +217,7 @@ def read_changelog(
     _check_tracked(first, read_as)
     _check_tracked(read_as, read_as)
     files = ChangedFiles(
-        read,
+        read=read,
         is_partitioned=bool(end.metadata.partition_columns),
         has_ids=True,
         pairs_vectors=not has_copies,
@@ -313,7 +313,7 @@ def _check_range(
 
 
 def _check_tracked(definition: VersionDefinition, read_as: VersionDefinition) -> None:
-    if not is_enabled(definition.protocol, definition.metadata):
+    if not is_row_tracking_enabled(definition.protocol, definition.metadata):
         raise ChangeFeedError(
             "DELTA_CHANGELOG_ROW_TRACKING_DISABLED_IN_RANGE", version=definition.version
         )

@@ -8,7 +8,7 @@ PROTOCOL.md, "Change Data Files", "Deletion Vectors".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
@@ -50,7 +50,7 @@ class ChangeMark:
     row_version: int | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class ChangedFiles:
     """Files of changes as tables of `ADD_SCHEMA`, in which `MARK` is a position in `marks`.
 
@@ -60,7 +60,6 @@ class ChangedFiles:
     """
 
     read: ReadVector
-    _: KW_ONLY
     is_partitioned: bool
     has_stats: bool = True
     has_ids: bool = False
@@ -86,7 +85,6 @@ class ChangedFiles:
         return table_from_values(self._change_rows, ADD_SCHEMA)
 
     def take(self, run: FileRun) -> None:
-        """Add the files of one version."""
         if isinstance(run.rows, pa.Table):
             self._take_table(run)
             return

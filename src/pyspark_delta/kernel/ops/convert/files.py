@@ -33,14 +33,7 @@ from pyspark_delta.kernel.protocol.partition_values import (
     unescape_path_name,
 )
 from pyspark_delta.kernel.protocol.schema_merge import check_no_duplicates
-from pyspark_delta.kernel.protocol.types import (
-    BYTE,
-    INTEGER,
-    LONG,
-    SHORT,
-    DataType,
-    StructType,
-)
+from pyspark_delta.kernel.protocol.types import BYTE, INTEGER, LONG, SHORT, DataType, StructType
 from pyspark_delta.kernel.scan.predicates.literals import cast_text
 from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.kernel.storage.base import LogStore

@@ -73,7 +73,7 @@ def list_tree(root: str, directory: str = "") -> Iterator[list[Listed]]:
         if files:
             yield files
         for name in reversed(directories):
-            below = with_identity(root, name, above)
+            below = with_directory(root, name, above)
             if below is not None:
                 pending.append((name, below))
 
@@ -84,7 +84,7 @@ def listed_trees(root: str, directories: Iterable[str]) -> Iterator[list[Listed]
         yield from list_tree(root, directory)
 
 
-def with_identity(
+def with_directory(
     root: str, directory: str, above: frozenset[Identity]
 ) -> frozenset[Identity] | None:
     """The identities of `above` and of the directory; None in a circle, or if it is missing."""
@@ -97,8 +97,8 @@ def with_identity(
 
 
 def _identities(root: str, directory: str) -> frozenset[Identity]:
-    identities = with_identity(root, "", frozenset()) or frozenset()
+    identities = with_directory(root, "", frozenset()) or frozenset()
     parts = directory.split("/") if directory else []
     for depth in range(1, len(parts) + 1):
-        identities = with_identity(root, "/".join(parts[:depth]), identities) or identities
+        identities = with_directory(root, "/".join(parts[:depth]), identities) or identities
     return identities

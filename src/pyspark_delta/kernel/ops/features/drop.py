@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from pyspark_delta.errors import DeltaError, ProtocolError
 from pyspark_delta.kernel.log.checkpoints.reader import is_v2
-from pyspark_delta.kernel.log.frames.by_line import frames_from_commits
+from pyspark_delta.kernel.log.frames.json_frames import frames_from_commits
 from pyspark_delta.kernel.log.segment import LogListing, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.ops.features.removal import (
@@ -26,21 +26,12 @@ from pyspark_delta.kernel.ops.features.removal import (
     commit_and_checkpoint,
     truncate_log,
 )
+from pyspark_delta.kernel.protocol import properties
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded, without_feature
-from pyspark_delta.kernel.protocol.features import (
-    check_writable,
-    feature_named,
-    supported_features,
-)
-from pyspark_delta.kernel.protocol.operations import drop_feature, operation
-from pyspark_delta.kernel.protocol.properties import (
-    CHECKPOINT_PROTECTION_VERSION,
-    LOG_RETENTION,
-    PROPERTIES,
-    TRUNCATE_HISTORY_RETENTION,
-    property_value,
-)
+from pyspark_delta.kernel.protocol.features import check_writable, feature_named, supported_features
+from pyspark_delta.kernel.protocol.operations import operation
+from pyspark_delta.kernel.protocol.properties import property_value
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
@@ -52,7 +43,7 @@ logger = logging.getLogger(__name__)
 _BARRIERS = 3
 _ATTEMPTS = 3
 _COMMITS_AT_ONCE = 500
-_PROPERTY_NAMES = frozenset(key.lower() for key in PROPERTIES)
+_PROPERTY_NAMES = frozenset(key.lower() for key in properties.PROPERTIES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,14 +125,16 @@ def _downgrade(
     configuration = {k: v for k, v in metadata.configuration.items() if k not in removal.properties}
     if is_fast:
         protocol = upgraded(protocol, [CHECKPOINT_PROTECTION])
-        configuration[CHECKPOINT_PROTECTION_VERSION.key] = str(txn.read_version + 1)
+        configuration[properties.CHECKPOINT_PROTECTION_VERSION.key] = str(txn.read_version + 1)
     elif removal.protects_history:
         _truncate(log, removal, txn, request)
     lowered = without_feature(protocol, removal.feature)
     txn.update_protocol(lowered, is_removal_valid=is_removal_valid)
     txn.update_metadata(replace(metadata, configuration=configuration))
-    operation = drop_feature(removal.feature, truncate_history=request.truncate_history)
-    version = txn.commit(removal.last_actions(snapshot), operation).version
+    recorded = operation(
+        "DROP FEATURE", featureName=removal.feature, truncateHistory=request.truncate_history
+    )
+    version = txn.commit(removal.last_actions(snapshot), recorded).version
     if is_fast:
         _has_checkpoint(log, version)  # for clients that check each protocol in the log
     return version
@@ -153,7 +146,7 @@ def _truncate(
     """Truncate expired history; raises if the remaining history uses the feature."""
     snapshot, metadata = txn.snapshot, txn.metadata
     assert snapshot is not None
-    own = property_value(metadata.configuration, TRUNCATE_HISTORY_RETENTION)
+    own = property_value(metadata.configuration, properties.TRUNCATE_HISTORY_RETENTION)
     truncate_log(log, snapshot, retention_ms=own if request.truncate_history else None)
     if _has_traces_in_history(removal, snapshot):
         raise ProtocolError(
@@ -185,21 +178,19 @@ def _periods(removal: Removal, metadata: Metadata) -> dict[str, object]:
     """Message parameters for a feature that must wait: how long, and by which property."""
     log_retention, truncation = (
         metadata.configuration.get(row.key) or row.default
-        for row in (LOG_RETENTION, TRUNCATE_HISTORY_RETENTION)
+        for row in (properties.LOG_RETENTION, properties.TRUNCATE_HISTORY_RETENTION)
     )
     return {
         "feature": removal.feature,
-        "logRetentionPeriodKey": LOG_RETENTION.key,
+        "logRetentionPeriodKey": properties.LOG_RETENTION.key,
         "logRetentionPeriod": log_retention,
         "truncateHistoryLogRetentionPeriod": truncation,
     }
 
 
 def _has_traces_in_history(removal: Removal, snapshot: Snapshot) -> bool:
-    """Whether any version that can still be read, up to that of `snapshot`, uses the feature.
-
-    Tombstones of the oldest checkpoint do not count: no readable version needs their files.
-    """
+    """Whether any version that can still be read, up to that of `snapshot`, uses the feature."""
+    # Tombstones of the oldest checkpoint do not count: no readable version needs their files.
     store = snapshot.store
     listing = list_log(store)
     if removal.in_checkpoints and any(is_v2(store, each) for each in listing.checkpoints):

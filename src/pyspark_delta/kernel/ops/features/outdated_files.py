@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_delta.errors import DataFileError, DeltaError, SchemaError
+from pyspark_delta.kernel.log.arrow_types import is_list, kernel_type
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import physical_path, physical_schema
 from pyspark_delta.kernel.protocol.properties import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
@@ -33,7 +34,6 @@ from pyspark_delta.kernel.protocol.types import (
     MapType,
     StructType,
 )
-from pyspark_delta.kernel.scan.arrow.types import is_list, kernel_type
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.plan import mapping_mode
 

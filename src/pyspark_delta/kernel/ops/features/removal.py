@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,13 +32,7 @@ from pyspark_delta.kernel.protocol.column_mapping import has_mapping
 from pyspark_delta.kernel.protocol.constraints import table_checks
 from pyspark_delta.kernel.protocol.domains import ROW_TRACKING, tombstone
 from pyspark_delta.kernel.protocol.features import FEATURES, is_supported
-from pyspark_delta.kernel.protocol.operations import (
-    Operation,
-    changed_columns,
-    operation,
-    set_table_properties,
-    unset_table_properties,
-)
+from pyspark_delta.kernel.protocol.operations import Operation, changed_columns, operation
 from pyspark_delta.kernel.protocol.properties import (
     CHECKPOINT_POLICY,
     CHECKPOINT_PROTECTION_VERSION,
@@ -113,7 +107,7 @@ class FeatureCleanup:
     buries_vectors: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Removal:
     """One row: a feature, and the conditions under which it may be dropped.
 
@@ -127,6 +121,7 @@ class Removal:
     feature: str
     is_clean: Callable[[Snapshot], bool] = lambda snapshot: True
     clean_up: Callable[[FeatureCleanup], CleanupResult] = lambda cleanup: CleanupResult()
+    _: KW_ONLY
     always_cleans: bool = False
     in_metadata: Callable[[Metadata], bool] = lambda metadata: False
     in_files: Callable[[pa.Table], bool] = lambda files: False
@@ -159,6 +154,10 @@ def truncate_log(log: DeltaLog, snapshot: Snapshot, *, retention_ms: int | None 
 
 
 # The features, each with its checks before its clean-up.
+
+
+def _has_no_checks(snapshot: Snapshot) -> bool:
+    return not table_checks(snapshot.metadata.configuration)
 
 
 def _check_constraints(cleanup: FeatureCleanup) -> CleanupResult:
@@ -196,11 +195,9 @@ def _deletion_vectors(cleanup: FeatureCleanup) -> CleanupResult:
 
 
 def _bury_vectors(log: DeltaLog) -> None:
-    """Commit tombstones for the files of vectors, as if they were data files.
-
-    A client without deletion vectors keeps every file that a tombstone names until it expires, so
-    that older versions stay readable as long.
-    """
+    """Commit tombstones for the files of vectors, as if they were data files."""
+    # A client without deletion vectors keeps every file that a tombstone names until it expires, so
+    # that older versions stay readable as long.
     txn = log.start_transaction()
     snapshot = txn.snapshot
     assert snapshot is not None
@@ -222,6 +219,10 @@ def _bury_vectors(log: DeltaLog) -> None:
         for path in paths
     ]
     txn.commit(buried, operation("Deletion Vector Tombstones"))
+
+
+def _has_no_mapping(snapshot: Snapshot) -> bool:
+    return not _is_mapped(snapshot.metadata) and not has_mapping(snapshot.schema)
 
 
 def _is_mapped(metadata: Metadata) -> bool:
@@ -311,7 +312,7 @@ def _in_commit_timestamps(cleanup: FeatureCleanup) -> CleanupResult:
         configuration[ENABLE_IN_COMMIT_TIMESTAMPS.key] = "false"
         gone.append(ENABLE_IN_COMMIT_TIMESTAMPS.key)
     txn.update_metadata(replace(txn.metadata, configuration=configuration))
-    txn.commit([], unset_table_properties(gone, if_exists=True))
+    txn.commit([], operation("UNSET TBLPROPERTIES", properties=gone, ifExists=True))
     return CleanupResult(has_changed=True)
 
 
@@ -346,11 +347,12 @@ def _checkpoint_protection(cleanup: FeatureCleanup) -> CleanupResult:
 
 
 def _set(log: DeltaLog, changes: Mapping[str, str]) -> None:
-    _commit_properties(log, (), changes, set_table_properties(changes))
+    _commit_properties(log, (), changes, operation("SET TBLPROPERTIES", properties=changes))
 
 
 def _unset(log: DeltaLog, key: str) -> None:
-    _commit_properties(log, (key,), {}, unset_table_properties([key], if_exists=True))
+    recorded = operation("UNSET TBLPROPERTIES", properties=[key], ifExists=True)
+    _commit_properties(log, (key,), {}, recorded)
 
 
 def _commit_properties(
@@ -366,53 +368,31 @@ REMOVALS: Mapping[str, Removal] = {
     row.feature: row
     for row in (
         *(
-            Removal(
-                feature=name,
-                is_clean=_is_not_widened,
-                clean_up=_type_widening,
-                in_metadata=_has_type_changes,
-            )
+            Removal(name, _is_not_widened, _type_widening, in_metadata=_has_type_changes)
             for name in ("typeWidening", "typeWidening-preview")
         ),
+        Removal("checkConstraints", _has_no_checks, _check_constraints),
+        Removal("columnMapping", _has_no_mapping, _column_mapping, in_metadata=_is_mapped),
         Removal(
-            feature="checkConstraints",
-            is_clean=lambda snapshot: not table_checks(snapshot.metadata.configuration),
-            clean_up=_check_constraints,
-        ),
-        Removal(
-            feature="columnMapping",
-            is_clean=lambda snapshot: (
-                not _is_mapped(snapshot.metadata) and not has_mapping(snapshot.schema)
-            ),
-            clean_up=_column_mapping,
-            in_metadata=_is_mapped,
-        ),
-        Removal(
-            feature="deletionVectors",
-            is_clean=_has_no_vectors,
-            clean_up=_deletion_vectors,
+            "deletionVectors",
+            _has_no_vectors,
+            _deletion_vectors,
             always_cleans=True,
             in_metadata=_makes_vectors,
             in_files=_vectors_in_files,
         ),
         Removal(
-            feature="v2Checkpoint",
-            is_clean=_is_without_v2,
-            clean_up=_v2_checkpoints,
+            "v2Checkpoint",
+            _is_without_v2,
+            _v2_checkpoints,
             in_metadata=_requires_v2,
             in_checkpoints=True,
         ),
+        Removal("domainMetadata", lambda snapshot: not snapshot.domains, _domains),
         Removal(
-            feature="domainMetadata",
-            is_clean=lambda snapshot: not snapshot.domains,
-            clean_up=_domains,
-        ),
-        Removal(
-            feature="rowTracking",
-            is_clean=lambda snapshot: (
-                is_suspended(snapshot.metadata) and not with_ids(snapshot).num_rows
-            ),
-            clean_up=_row_tracking,
+            "rowTracking",
+            lambda snapshot: is_suspended(snapshot.metadata) and not with_ids(snapshot).num_rows,
+            _row_tracking,
             properties=(
                 ENABLE_ROW_TRACKING.key,
                 ROW_TRACKING_SUSPENDED.key,
@@ -421,23 +401,18 @@ REMOVALS: Mapping[str, Removal] = {
             ),
             last_actions=_end_of_row_ids,
         ),
+        Removal("inCommitTimestamp", _has_no_own_times, _in_commit_timestamps),
+        Removal("vacuumProtocolCheck"),
         Removal(
-            feature="inCommitTimestamp",
-            is_clean=_has_no_own_times,
-            clean_up=_in_commit_timestamps,
-        ),
-        Removal(feature="vacuumProtocolCheck"),
-        Removal(
-            feature=CHECKPOINT_PROTECTION,
-            is_clean=lambda snapshot: (
+            CHECKPOINT_PROTECTION,
+            lambda snapshot: (
                 CHECKPOINT_PROTECTION_VERSION.key not in snapshot.metadata.configuration
             ),
-            clean_up=_checkpoint_protection,
+            _checkpoint_protection,
             always_cleans=True,
         ),
         Removal(
-            feature="materializePartitionColumns",
-            properties=(ENABLE_MATERIALIZE_PARTITION_COLUMNS.key,),
+            "materializePartitionColumns", properties=(ENABLE_MATERIALIZE_PARTITION_COLUMNS.key,)
         ),
     )
 }

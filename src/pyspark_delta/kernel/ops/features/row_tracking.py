@@ -20,14 +20,14 @@ from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata
 from pyspark_delta.kernel.protocol.feature_upgrade import upgraded
 from pyspark_delta.kernel.protocol.features import is_supported
-from pyspark_delta.kernel.protocol.operations import row_tracking_backfill, upgrade_protocol
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.protocol.properties import (
     ENABLE_ROW_TRACKING,
     ROW_TRACKING_SUSPENDED,
     parsed_value,
     property_value,
 )
-from pyspark_delta.kernel.protocol.row_tracking import FEATURE, check_properties
+from pyspark_delta.kernel.protocol.row_tracking import ROW_TRACKING_FEATURE, check_properties
 from pyspark_delta.kernel.protocol.stats import with_num_records
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.plan import chosen_adds
@@ -81,10 +81,10 @@ def prepare_row_tracking(
         return replace(file, data_change=False, stats=stats)  # the commit gives it its ids
 
     txn = log.start_transaction()
-    if not is_supported(txn.protocol, FEATURE):
-        protocol = upgraded(txn.protocol, [FEATURE])
+    if not is_supported(txn.protocol, ROW_TRACKING_FEATURE):
+        protocol = upgraded(txn.protocol, [ROW_TRACKING_FEATURE])
         txn.update_protocol(protocol)
-        txn.commit([], upgrade_protocol(protocol))
+        txn.commit([], operation("UPGRADE PROTOCOL", newProtocol=protocol.to_json_value()))
     _in_batches(log, _without_ids, counted, undo=False, most_files=most_files)
 
 
@@ -135,6 +135,7 @@ def _in_batches(
     most_files: int,
 ) -> int | None:
     """Commit the chosen files again, until the newest version has none."""
+    name = "ROW TRACKING UNBACKFILL" if undo else "ROW TRACKING BACKFILL"
     batch, version = 0, None
     while True:
         txn = log.start_transaction()
@@ -150,7 +151,7 @@ def _in_batches(
         if not files:
             return version
         txn.read_files(file.path for file in files)
-        version = txn.commit(files, row_tracking_backfill(batch, undo=undo)).version
+        version = txn.commit(files, operation(name, batchId=str(batch))).version
         batch += 1
 
 
@@ -159,7 +160,6 @@ def _without_ids(snapshot: Snapshot) -> pa.Table:
 
 
 def _missing_counts(files: pa.Table, locations: Locations) -> dict[str, int]:
-    """The number of rows of each file whose statistics lack it."""
     is_known = pc.fill_null(pc.match_substring(files.column("stats"), '"numRecords"'), False)
     unclear = add_files(files.filter(pc.invert(is_known)))
     return {file.path: _num_rows(file, locations) for file in unclear if file.num_records is None}

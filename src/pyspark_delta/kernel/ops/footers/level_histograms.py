@@ -102,10 +102,8 @@ def _null_count(
 
 
 def _column(footer: bytes, needle: bytes, start: int, offset: int) -> int:
-    """The place of the path of the column with its data at `offset`; -1 when there is none.
-
-    Values among the statistics may look like a path: a match must be followed by a column.
-    """
+    """The place of the path of the column with its data at `offset`; -1 when there is none."""
+    # Values among the statistics may look like a path: a match must be followed by a column.
     while (start := footer.find(needle, start)) >= 0:
         try:
             place = thrift.field(footer, start, _DATA_PAGE_OFFSET, _ENCODINGS)

@@ -54,7 +54,7 @@ TailReader = Callable[[str, int, int], bytes]
 """Reads bytes of a file: path, offset, length."""
 
 
-class Leaf(NamedTuple):
+class ParquetLeaf(NamedTuple):
     """A column of a Parquet file.
 
     `path` goes down to the leaf, or to the array or map that it is in (`is_repeated`).  `kind` is
@@ -70,7 +70,7 @@ class Leaf(NamedTuple):
     knows_greatest: bool
 
 
-class Layout(NamedTuple):
+class ParquetLayout(NamedTuple):
     """The facts that files of one writer and schema share.
 
     `spark_schema` is the schema that Spark wrote beside Parquet's own.  `leaves` is None when the
@@ -79,7 +79,7 @@ class Layout(NamedTuple):
 
     spark_schema: str | None
     counts_nulls_in_collections: bool
-    leaves: tuple[Leaf, ...] | None
+    leaves: tuple[ParquetLeaf, ...] | None
 
 
 class FileFooter(NamedTuple):
@@ -100,7 +100,7 @@ class FileFooter(NamedTuple):
 class FooterBlock(NamedTuple):
     """Footers of several files, in their order, and their distinct layouts."""
 
-    layouts: tuple[Layout, ...]
+    layouts: tuple[ParquetLayout, ...]
     files: tuple[FileFooter, ...]
 
 
@@ -124,14 +124,12 @@ def read_local_tail(path: str, start: int, length: int) -> bytes:
         os.close(handle)
 
 
-def read_footers(
-    files: Sequence[tuple[str, int]],
-    read_tail: TailReader,
-    request: StatsRequest | None,
+def read_footer_block(
+    files: Sequence[tuple[str, int]], read_tail: TailReader, request: StatsRequest | None
 ) -> FooterBlock:
     """The footers of files given by path and size; without `request` only their layouts."""
     numbers: dict[tuple[str, bytes | None, str | None], int] = {}
-    layouts: list[Layout] = []
+    layouts: list[ParquetLayout] = []
     footers: list[FileFooter] = []
     for path, size in files:
         try:
@@ -173,7 +171,7 @@ def footer_blocks(
     """
     wanted = None if request is None else StatsRequest(*request)
     for files in blocks:
-        yield _pickled_block(read_footers(files, read_local_tail, wanted))
+        yield _pickled_block(read_footer_block(files, read_local_tail, wanted))
 
 
 def given_footer_blocks(
@@ -191,7 +189,7 @@ def given_footer_blocks(
             return tails[int(place)][start : start + length]
 
         files = [(str(place), len(tail)) for place, tail in enumerate(tails)]
-        yield number, _pickled_block(read_footers(files, read_tail, wanted))
+        yield number, _pickled_block(read_footer_block(files, read_tail, wanted))
 
 
 def _whole_tail(footer: bytes | None) -> bytes:
@@ -214,7 +212,11 @@ def unpickled_block(data: bytes) -> FooterBlock:
     layouts, files = pickle.loads(data)
     return FooterBlock(
         tuple(
-            Layout(text, counts, None if leaves is None else tuple(Leaf(*leaf) for leaf in leaves))
+            ParquetLayout(
+                text,
+                counts,
+                None if leaves is None else tuple(ParquetLeaf(*leaf) for leaf in leaves),
+            )
             for text, counts, leaves in layouts
         ),
         tuple(FileFooter(*footer) for footer in files),
@@ -223,7 +225,7 @@ def unpickled_block(data: bytes) -> FooterBlock:
 
 def joined_blocks(blocks: Sequence[FooterBlock]) -> FooterBlock:
     """Several blocks concatenated to one."""
-    numbers: dict[Layout, int] = {}
+    numbers: dict[ParquetLayout, int] = {}
     files: list[FileFooter] = []
     for block in blocks:
         for footer in block.files:
@@ -252,7 +254,9 @@ def _footer_bytes(path: str, size: int, read_tail: TailReader) -> bytes:
     return tail
 
 
-def _layout(metadata: Any, spark_schema: bytes | None, request: StatsRequest | None) -> Layout:
+def _layout(
+    metadata: Any, spark_schema: bytes | None, request: StatsRequest | None
+) -> ParquetLayout:
     writer, version = _writer(metadata.created_by)
     least = _ORDERED_WRITERS.get(writer)
     ordered = least is not None and version >= least
@@ -263,7 +267,7 @@ def _layout(metadata: Any, spark_schema: bytes | None, request: StatsRequest | N
     except (pa.ArrowException, ValueError, RecursionError):
         paths = []
     if len(paths) != metadata.num_columns:
-        return Layout(text, from_mr, None)
+        return ParquetLayout(text, from_mr, None)
     leaves = []
     for place, (path, is_repeated) in enumerate(paths):
         column = metadata.schema.column(place)
@@ -272,8 +276,8 @@ def _layout(metadata: Any, spark_schema: bytes | None, request: StatsRequest | N
         knows_greatest = kind != "float" or from_mr
         if request is not None and not _is_wanted(place, path, request):
             kind = "skipped"
-        leaves.append(Leaf(path, is_repeated, physical, logical, kind, knows_greatest))
-    return Layout(text, from_mr, tuple(leaves))
+        leaves.append(ParquetLeaf(path, is_repeated, physical, logical, kind, knows_greatest))
+    return ParquetLayout(text, from_mr, tuple(leaves))
 
 
 def _is_wanted(place: int, path: tuple[str, ...], request: StatsRequest) -> bool:
@@ -333,7 +337,7 @@ def _kind(physical: str, logical: dict[str, Any], ordered: bool, from_mr: bool) 
     return None
 
 
-def _bounds(metadata: Any, layout: Layout) -> tuple[tuple[Any, Any, int | None], ...] | None:
+def _bounds(metadata: Any, layout: ParquetLayout) -> tuple[tuple[Any, Any, int | None], ...] | None:
     if layout.leaves is None:
         return None
     groups = [
@@ -350,7 +354,7 @@ def _bounds(metadata: Any, layout: Layout) -> tuple[tuple[Any, Any, int | None],
 _NOTHING = (None, None, None)
 
 
-def _leaf_bounds(statistics: list[Any], leaf: Leaf) -> tuple[Any, Any, int | None]:
+def _leaf_bounds(statistics: list[Any], leaf: ParquetLeaf) -> tuple[Any, Any, int | None]:
     """Bounds and nulls over all row groups; None for a value that one of them lacks."""
     nulls: int | None = 0
     lows: list[Any] = []
@@ -374,31 +378,31 @@ def _leaf_bounds(statistics: list[Any], leaf: Leaf) -> tuple[Any, Any, int | Non
     return low, high if leaf.knows_greatest else None, nulls
 
 
-def _plain_bounds(lows: list[Any], highs: list[Any], leaf: Leaf) -> tuple[Any, Any]:
+def _plain_bounds(lows: list[Any], highs: list[Any], leaf: ParquetLeaf) -> tuple[Any, Any]:
     low, high = min(lows), max(highs)
     return (low, high) if low <= high else (None, None)
 
 
-def _unsigned_bounds(lows: list[int], highs: list[int], leaf: Leaf) -> tuple[Any, Any]:
+def _unsigned_bounds(lows: list[int], highs: list[int], leaf: ParquetLeaf) -> tuple[Any, Any]:
     mask = 2**32 - 1 if leaf.physical == "INT32" else 2**64 - 1
     return _plain_bounds([low & mask for low in lows], [high & mask for high in highs], leaf)
 
 
-def _float_bounds(lows: list[float], highs: list[float], leaf: Leaf) -> tuple[Any, Any]:
+def _float_bounds(lows: list[float], highs: list[float], leaf: ParquetLeaf) -> tuple[Any, Any]:
     low = None if any(map(math.isnan, lows)) else min(lows)
     high = None if any(map(math.isnan, highs)) else max(highs)
     is_inverted = low is not None and high is not None and low > high
     return (None, None) if is_inverted else (low, high)
 
 
-def _decimal_bounds(lows: list[bytes], highs: list[bytes], leaf: Leaf) -> tuple[Any, Any]:
+def _decimal_bounds(lows: list[bytes], highs: list[bytes], leaf: ParquetLeaf) -> tuple[Any, Any]:
     def unscaled(raw: bytes) -> int:
         return int.from_bytes(raw, "big", signed=True)
 
     return _plain_bounds([*map(unscaled, lows)], [*map(unscaled, highs)], leaf)
 
 
-def _with_int96(bounds: Any, layout: Layout, path: str, metadata: Any) -> Any:
+def _with_int96(bounds: Any, layout: ParquetLayout, path: str, metadata: Any) -> Any:
     """The bounds, completed by those of INT96 columns, whose values are read."""
     if layout.leaves is None or all(leaf.kind != "int96" for leaf in layout.leaves):
         return bounds
@@ -431,7 +435,7 @@ def _int96_bounds(path: str, metadata: Any, names: tuple[str, ...]) -> tuple[Any
     return low, high, nulls
 
 
-_COMPARISONS: dict[str, Callable[[list[Any], list[Any], Leaf], tuple[Any, Any]]] = {
+_COMPARISONS: dict[str, Callable[[list[Any], list[Any], ParquetLeaf], tuple[Any, Any]]] = {
     "integer": _plain_bounds,
     "unsigned": _unsigned_bounds,
     "float": _float_bounds,

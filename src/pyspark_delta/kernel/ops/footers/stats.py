@@ -30,38 +30,25 @@ from pyspark_delta.kernel.ops.footers.level_histograms import null_counts
 from pyspark_delta.kernel.ops.footers.parquet import (
     FileFooter,
     FooterBlock,
-    Layout,
-    Leaf,
+    ParquetLayout,
+    ParquetLeaf,
     StatsRequest,
-    read_footers,
+    read_footer_block,
 )
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.actions import AddFile
 from pyspark_delta.kernel.protocol.codec import RawJson, dumps
 from pyspark_delta.kernel.protocol.datetimes import MICROS_PER_DAY, days_from_civil
 from pyspark_delta.kernel.protocol.features import is_supported
-from pyspark_delta.kernel.protocol.operations import compute_stats
-from pyspark_delta.kernel.protocol.properties import (
-    NUM_INDEXED_COLUMNS,
-    STATS_COLUMNS,
-    STRING_PREFIX_LENGTH,
-    property_value,
+from pyspark_delta.kernel.protocol.operations import operation
+from pyspark_delta.kernel.protocol.stats import (
+    DEFAULT_PREFIX_LENGTH,
+    format_bound,
+    string_prefix_length,
+    table_stats_columns,
 )
-from pyspark_delta.kernel.protocol.stats import DEFAULT_PREFIX_LENGTH, format_bound
-from pyspark_delta.kernel.protocol.stats_columns import StatsColumn, stats_columns
-from pyspark_delta.kernel.protocol.types import (
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    DataType,
-    DecimalType,
-)
+from pyspark_delta.kernel.protocol.stats_columns import StatsColumn
+from pyspark_delta.kernel.protocol.types import DataType, DecimalType
 from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -72,7 +59,7 @@ _THREADS = 16
 _EXACT = Context(prec=76)
 # Text that is the same in JSON.
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")
-_BITS = {BYTE: 8, SHORT: 16, INTEGER: 32, LONG: 64}
+_BITS = {types.BYTE: 8, types.SHORT: 16, types.INTEGER: 32, types.LONG: 64}
 _FIRST_CERTAIN_DAY = days_from_civil(1582, 10, 15)
 _FIRST_CERTAIN_MICROS = days_from_civil(1900, 1, 1) * MICROS_PER_DAY
 _MICROS_PER_UNIT = {"microseconds": 1, "milliseconds": 1_000}
@@ -106,7 +93,7 @@ class LayoutStats:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: ParquetLayout,
         columns: Sequence[StatsColumn],
         *,
         tight_bounds: bool | None = None,
@@ -160,7 +147,8 @@ def run_compute_stats(log: DeltaLog, locations: Locations | None = None) -> int 
         for old, new in zip(files, collected, strict=True)
         if old.stats != new.stats
     ]
-    return txn.commit(changed, compute_stats(["true"])).version if changed else None
+    recorded = operation("COMPUTE STATS", predicate=["true"])
+    return txn.commit(changed, recorded).version if changed else None
 
 
 def _with_new_stats(
@@ -182,22 +170,14 @@ def _footers(files: Sequence[AddFile], locations: Locations) -> tuple[FooterBloc
         tails[path] = store.read_range(name, start, length)
         return tails[path]
 
-    block = read_footers([(file.path, file.size) for file in files], read_tail, StatsRequest())
+    block = read_footer_block([(file.path, file.size) for file in files], read_tail, StatsRequest())
     return block, [tails.get(file.path, b"") for file in files]
 
 
 def _with_stats(
     txn: OptimisticTransaction, files: Sequence[AddFile], block: FooterBlock, tails: list[bytes]
 ) -> Iterator[AddFile]:
-    metadata, configuration = txn.metadata, txn.metadata.configuration
-    columns = stats_columns(
-        metadata.schema,
-        metadata.partition_columns,
-        mode=mapping_mode(metadata),
-        num_indexed=property_value(configuration, NUM_INDEXED_COLUMNS),
-        listed=configuration.get(STATS_COLUMNS.key),
-    )
-    prefix = property_value(configuration, STRING_PREFIX_LENGTH)
+    columns = table_stats_columns(txn.metadata, mapping_mode(txn.metadata))
     has_vectors = is_supported(txn.protocol, "deletionVectors")
     known: dict[tuple[int, bool | None], LayoutStats] = {}
     for file, footer, tail in zip(files, block.files, tails, strict=True):
@@ -210,7 +190,7 @@ def _with_stats(
                 block.layouts[footer.layout],
                 columns,
                 tight_bounds=tight,
-                prefix_length=DEFAULT_PREFIX_LENGTH if prefix is None else prefix,
+                prefix_length=string_prefix_length(txn.metadata),
             )
         nulls: Sequence[int | None] = ()
         if leaves := known[key].collections:
@@ -246,7 +226,6 @@ def _joined(tree: _Tree, texts: list[str | None]) -> str:
 
 
 def _column_texts(source: _Source, footer: FileFooter) -> tuple[str | None, str | None, str | None]:
-    """Minimum, maximum and null count as JSON."""
     if not source.places:
         return None, None, str(footer.num_records)
     if footer.bounds is None:
@@ -265,7 +244,7 @@ def _column_texts(source: _Source, footer: FileFooter) -> tuple[str | None, str 
 
 
 def _sources(
-    layout: Layout, columns: Sequence[StatsColumn], prefix_length: int
+    layout: ParquetLayout, columns: Sequence[StatsColumn], prefix_length: int
 ) -> Iterator[_Source]:
     """The columns for which files of the layout have statistics."""
     if layout.leaves is None:
@@ -296,12 +275,12 @@ def _sources(
 
 
 def _writings(
-    leaf: Leaf, data_type: DataType, prefix_length: int
+    leaf: ParquetLeaf, data_type: DataType, prefix_length: int
 ) -> tuple[_Writing | None, _Writing | None]:
     """The conversion of a leaf's bounds to values of the table's type; None for no bounds."""
     low: _Reading | None
     high: _Reading | None
-    if data_type == STRING:
+    if data_type == types.STRING:
         low, high = (_text_below, _text) if leaf.kind == "text" else (None, None)
     else:
         low = high = _number_reading(leaf, data_type)
@@ -314,7 +293,7 @@ def _writings(
 
 
 def _writing(reading: _Reading, data_type: DataType, is_max: bool, prefix_length: int) -> _Writing:
-    is_text = data_type == STRING
+    is_text = data_type == types.STRING
 
     def written(raw: Any) -> str | None:
         value = reading(raw)
@@ -334,29 +313,29 @@ def _writing(reading: _Reading, data_type: DataType, is_max: bool, prefix_length
     return number if data_type in _BITS else written
 
 
-def _number_reading(leaf: Leaf, data_type: DataType) -> _Reading | None:
+def _number_reading(leaf: ParquetLeaf, data_type: DataType) -> _Reading | None:
     logical = json.loads(leaf.logical)
     name = logical.get("Type", "None")
     if isinstance(data_type, DecimalType):
         return _decimal_reading(leaf, logical, data_type)
     if data_type in _BITS:
-        nanos_as_long = data_type == LONG and logical.get("timeUnit") == "nanoseconds"
+        nanos_as_long = data_type == types.LONG and logical.get("timeUnit") == "nanoseconds"
         if leaf.kind in ("integer", "unsigned") and (name in ("None", "Int") or nanos_as_long):
             limit = 1 << (_BITS[data_type] - 1)
             return lambda raw: raw if -limit <= raw < limit else None
-    elif data_type in (FLOAT, DOUBLE):
-        if leaf.physical == ("FLOAT" if data_type == FLOAT else "DOUBLE"):
+    elif data_type in (types.FLOAT, types.DOUBLE):
+        if leaf.physical == ("FLOAT" if data_type == types.FLOAT else "DOUBLE"):
             return lambda raw: raw
-    elif data_type == DATE:
+    elif data_type == types.DATE:
         if leaf.physical == "INT32" and name == "Date":
             return lambda raw: raw if raw >= _FIRST_CERTAIN_DAY else None
-    elif data_type in (TIMESTAMP, TIMESTAMP_NTZ):
-        return _timestamp_reading(leaf, logical, is_utc=data_type == TIMESTAMP)
+    elif data_type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
+        return _timestamp_reading(leaf, logical, is_utc=data_type == types.TIMESTAMP)
     return None
 
 
 def _decimal_reading(
-    leaf: Leaf, logical: Mapping[str, Any], data_type: DecimalType
+    leaf: ParquetLeaf, logical: Mapping[str, Any], data_type: DecimalType
 ) -> _Reading | None:
     scale = data_type.scale
     if leaf.kind in ("integer", "decimal") and logical.get("Type") == "Decimal":
@@ -367,7 +346,9 @@ def _decimal_reading(
     return Decimal if leaf.kind == "unsigned" and scale == 0 else None
 
 
-def _timestamp_reading(leaf: Leaf, logical: Mapping[str, Any], *, is_utc: bool) -> _Reading | None:
+def _timestamp_reading(
+    leaf: ParquetLeaf, logical: Mapping[str, Any], *, is_utc: bool
+) -> _Reading | None:
     factor = 0
     if leaf.kind == "int96":
         factor = int(is_utc)

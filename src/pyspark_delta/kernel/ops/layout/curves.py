@@ -187,7 +187,6 @@ def _rotated(value: int, places: int, bits: int) -> int:
 
 
 def _gray_inverse(value: int) -> int:
-    """The number with this Gray code."""
     number = 0
     while value:
         number ^= value

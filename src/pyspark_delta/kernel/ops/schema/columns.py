@@ -7,8 +7,8 @@ ALTER COLUMN rewrites no files: a type may only change to one that they can be r
 table's `delta.enableTypeWidening` allows it.  CHAR(n) and VARCHAR(n) are STRING in files; the
 declared type is in the field's metadata.  PROTOCOL.md, "Type Widening" and "Clustered Table".
 
->>> from pyspark_delta.kernel.protocol.types import LONG
->>> schema = StructType((StructField("a", ArrayType(StructType((StructField("X", LONG),)))),))
+>>> struct = StructType((StructField("X", types.LONG),))
+>>> schema = StructType((StructField("a", ArrayType(struct)),))
 >>> find_column(schema, ("A", "element", "x")).path
 ('a', 'element', 'X')
 """
@@ -20,26 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark_delta.errors import OperationNotAllowedError, SchemaError
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.actions import Metadata
-from pyspark_delta.kernel.protocol.properties import (
-    NUM_INDEXED_COLUMNS,
-    STATS_COLUMNS,
-    property_value,
-)
-from pyspark_delta.kernel.protocol.stats_columns import has_bounds, stats_columns
+from pyspark_delta.kernel.protocol.stats import table_stats_columns
+from pyspark_delta.kernel.protocol.stats_columns import has_bounds
 from pyspark_delta.kernel.protocol.type_widening import can_widen
 from pyspark_delta.kernel.protocol.types import (
-    BYTE,
-    CHAR_VARCHAR_KEY,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
     ArrayType,
     DataType,
     DecimalType,
@@ -54,9 +40,9 @@ from pyspark_delta.kernel.protocol.types import (
 
 _MOST_CLUSTERING_COLUMNS = 4
 _DECLARED = re.compile(r"(char|varchar)\((\d+)\)", re.IGNORECASE)
-_NUMBERS = (BYTE, SHORT, INTEGER, LONG, FLOAT, DOUBLE)
-_DIGITS = {BYTE: 3, SHORT: 5, INTEGER: 10, LONG: 20}
-_TIMES = (TIMESTAMP, TIMESTAMP_NTZ)
+_NUMBERS = (types.BYTE, types.SHORT, types.INTEGER, types.LONG, types.FLOAT, types.DOUBLE)
+_DIGITS = {types.BYTE: 3, types.SHORT: 5, types.INTEGER: 10, types.LONG: 20}
+_TIMES = (types.TIMESTAMP, types.TIMESTAMP_NTZ)
 _NESTED = (
     (StructType, "CANNOT_UPDATE_FIELD.STRUCT_TYPE"),
     (MapType, "CANNOT_UPDATE_FIELD.MAP_TYPE"),
@@ -149,16 +135,19 @@ def unresolved(struct: StructType, path: Sequence[str]) -> SchemaError:
 def declared_type(f: StructField) -> str | None:
     """The type that a CHAR or VARCHAR column was declared with; None for all others.
 
-    >>> declared_type(StructField("c", STRING, metadata={CHAR_VARCHAR_KEY: "VARCHAR(5)"}))
+    >>> text = {types.CHAR_VARCHAR_KEY: "VARCHAR(5)"}
+    >>> declared_type(StructField("c", types.STRING, metadata=text))
     'varchar(5)'
     """
-    text = f.metadata.get(CHAR_VARCHAR_KEY)
+    text = f.metadata.get(types.CHAR_VARCHAR_KEY)
     return text.lower() if isinstance(text, str) else None
 
 
 def with_declared(f: StructField, declared: StructField) -> StructField:
     """`f` declared as `declared` is."""
-    return f.with_metadata_items({CHAR_VARCHAR_KEY: declared.metadata.get(CHAR_VARCHAR_KEY)})
+    return f.with_metadata_items(
+        {types.CHAR_VARCHAR_KEY: declared.metadata.get(types.CHAR_VARCHAR_KEY)}
+    )
 
 
 def as_declared(f: StructField) -> StructField:
@@ -166,7 +155,7 @@ def as_declared(f: StructField) -> StructField:
     declared = declared_type(f)
     if declared is None:
         return f
-    return with_declared(f.with_type(PrimitiveType(declared)), StructField(f.name, STRING))
+    return with_declared(f.with_type(PrimitiveType(declared)), StructField(f.name, types.STRING))
 
 
 def is_same_type(one: StructField, other: StructField) -> bool:
@@ -211,7 +200,7 @@ def type_text(f: StructField) -> str:
     return name.upper() + ("" if f.nullable else " NOT NULL")
 
 
-def clustering_paths(
+def checked_clustering_paths(
     metadata: Metadata, columns: Sequence[Sequence[str]]
 ) -> tuple[tuple[str, ...], ...]:
     """The columns in the schema's spelling; raises if a table cannot be clustered by them."""
@@ -253,12 +242,7 @@ def _clustering_column(schema: StructType, path: Sequence[str]) -> ResolvedColum
 
 
 def _check_statistics(metadata: Metadata, paths: Sequence[tuple[str, ...]]) -> None:
-    collected = stats_columns(
-        metadata.schema,
-        metadata.partition_columns,
-        num_indexed=property_value(metadata.configuration, NUM_INDEXED_COLUMNS),
-        listed=metadata.configuration.get(STATS_COLUMNS.key),
-    )
+    collected = table_stats_columns(metadata)
     known = {each.path for each in collected}
     missing = [column_name(path) for path in paths if path not in known]
     if missing:
@@ -312,7 +296,7 @@ def _for_readers(f: StructField) -> StructField:
 def _is_upcast(old: StructField, new: StructField) -> bool:
     """Whether Spark implicitly casts every value of the old type to the new one."""
     before, after = declared_type(old), declared_type(new)
-    if old.data_type == STRING and new.data_type == STRING:
+    if old.data_type == types.STRING and new.data_type == types.STRING:
         return after is None or _fits(before, after)
     return _is_wider(old.data_type, new.data_type)
 
@@ -334,6 +318,6 @@ def _is_wider(old: DataType, new: DataType) -> bool:
             more_scale = new.scale - old.scale
             return new.precision - old.precision >= more_scale >= 0
         return old in _DIGITS and new.precision - new.scale >= _DIGITS[old]
-    if old == DATE or old in _TIMES:
-        return new in _TIMES or new == STRING
-    return new == STRING
+    if old == types.DATE or old in _TIMES:
+        return new in _TIMES or new == types.STRING
+    return new == types.STRING

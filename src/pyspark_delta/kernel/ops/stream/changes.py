@@ -226,7 +226,6 @@ class StreamChanges:
         return walk.step
 
     def _take(self, walk: _Walk, commit: StreamCommit, limits: AdmissionLimits | None) -> bool:
-        """Take the batch's entries of a commit; False when the batch ends in it."""
         has_barrier = self._definition.is_barrier(commit)
         if not self._is_feed and self._rules.skips(commit):
             return walk.take(commit.files.part(0, 0), has_barrier=has_barrier)
@@ -240,10 +239,8 @@ class StreamChanges:
         return is_taken
 
     def _is_full(self, limits: AdmissionLimits | None) -> bool:
-        """Whether the batch ends before the next commit, whatever that holds.
-
-        Only a batch of changes does: others continue over commits without files.
-        """
+        """Whether the batch ends before the next commit, whatever that holds."""
+        # Only a batch of changes does: others continue over commits without files.
         return self._is_feed and limits is not None and not limits.has_room
 
     def keep_vectors(self, protocol: Protocol) -> None:

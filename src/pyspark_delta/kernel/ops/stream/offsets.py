@@ -105,12 +105,12 @@ def parse_offset(text: str, table_id: str) -> DeltaSourceOffset:
 
 
 def guard_numbers(checkpoint: LogStore, ours: Sequence[bool]) -> None:
-    """Raise for a checkpoint that delta-spark began, and mark one of ours against delta-spark.
+    """Raise for a checkpoint that delta-spark began; mark others so that delta-spark rejects them.
 
     Spark numbers the sources that it makes: the state of the first file source is in `sources/0`.
-    Our sources are part of the plan and get no number, delta-spark's do.  Where one of ours comes
-    before a source of another format, the two engines look for that source's state in different
-    places, would find none, and begin again.  So such a query stays with the engine that began it.
+    Sources of this package are part of the plan and get no number, delta-spark's do.  Behind one
+    of them, the two engines look for the state of a source of another format in different places,
+    would find none, and begin again.  So such a query stays with the engine that began it.
 
     `ours` has for each source of the query, in its order, whether it is a Delta table.
 

@@ -61,7 +61,7 @@ class StreamRun:
     ) -> None:
         self._log = log
         self._settings = settings
-        self._definition = definition
+        self.definition = definition
         self._schema_log = schema_log
         self._source_path = source_path
         self._table_id = definition.metadata.id
@@ -77,10 +77,6 @@ class StreamRun:
         self._starting: DeltaSourceOffset | None = None
         self._is_checked = False
         self._planned: tuple[str | None, str, StreamStep] | None = None
-
-    @property
-    def definition(self) -> StreamDefinition:
-        return self._definition
 
     @property
     def protocol(self) -> Protocol:
@@ -138,7 +134,7 @@ class StreamRun:
     def commit(self, end: str) -> None:
         """Finish all up to `end`: a change of definition there is recorded and stops the run."""
         offset = parse_offset(end, self._table_id)
-        if self._definition.is_tracked and offset.is_barrier:
+        if self.definition.is_tracked and offset.is_barrier:
             self._adopt(self._commits.commit(offset.version))
 
     def close(self) -> None:
@@ -184,10 +180,8 @@ class StreamRun:
         return version
 
     def _check_exists(self, version: int) -> None:
-        """Raise if a version is not in the log, or requires unsupported features of readers.
-
-        The commit is enough: the whole version need not be reconstructible.
-        """
+        """Raise if a version is not in the log, or requires unsupported features of readers."""
+        # The commit is enough: the whole version need not be reconstructible.
         try:
             self._log.snapshot_at(version=version)
         except UnsupportedProtocolError:
@@ -221,16 +215,16 @@ class StreamRun:
         """Raise if the table changed between the query's analysis and its start."""
         if self._settings.reads_changes:
             check_recorded(snapshot.metadata, snapshot.version)
-        if self._definition.is_tracked:
+        if self.definition.is_tracked:
             return
         try:
-            self._definition.check_followed(snapshot.metadata, snapshot.version)
+            self.definition.check_followed(snapshot.metadata, snapshot.version)
         except StreamError as error:
             if error.condition not in _SCHEMA_CHANGED:
                 raise
             raise StreamError(
                 "DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART",
-                querySchema=format_schema(self._definition.schema),
+                querySchema=format_schema(self.definition.schema),
                 tableSchema=format_schema(snapshot.metadata.schema),
             ) from None
 
@@ -239,7 +233,7 @@ class StreamRun:
         if self._is_checked:
             return
         self._is_checked = True
-        definition, reads_changes = self._definition, self._settings.reads_changes
+        definition, reads_changes = self.definition, self._settings.reads_changes
         try:
             snapshot: Snapshot | None = self._log.snapshot_at(version=version)
         except DeltaError:
@@ -275,16 +269,15 @@ class StreamRun:
     # The schema log.
 
     def _pending_change(self, begun: DeltaSourceOffset) -> DeltaSourceOffset | None:
-        """The offset to stay at until a change of definition is adopted; None without a change.
-
-        Spark commits an offset once it sees another one, hence the second position after a change.
-        """
-        if not self._definition.is_tracked or not begun.is_barrier:
+        """The offset to stay at until a change of definition is adopted; None without a change."""
+        # Spark commits an offset once it sees another one, hence the second position after a
+        # change.
+        if not self.definition.is_tracked or not begun.is_barrier:
             return None
         if begun.index == METADATA_CHANGE_INDEX:
             return replace(begun, index=POST_METADATA_CHANGE_INDEX)
         commit = self._commits.commit(begun.version)
-        return begun if self._definition.is_barrier(commit) else None
+        return begun if self.definition.is_barrier(commit) else None
 
     def _begin_tracking(self, first: int, last: int | None) -> None:
         """Write the first entry of an empty schema log, for versions `first` to `last`."""
@@ -301,15 +294,15 @@ class StreamRun:
                 definition = definition.after(last, commit.metadata, commit.protocol)
             definition = replace(definition, version=last)
         self._write(definition)
-        if self._definition.differs(definition):
+        if self.definition.differs(definition):
             raise StreamError("DELTA_STREAMING_METADATA_EVOLUTION")
-        self._definition = replace(self._definition, version=definition.version, is_tracked=True)
-        self._changes = self._changes_of(self._definition)
+        self.definition = replace(self.definition, version=definition.version, is_tracked=True)
+        self._changes = self._changes_of(self.definition)
 
     def _adopt(self, other: StreamCommit | Snapshot, *, replaces: bool = False) -> None:
         """Record another definition, and stop the run, if there is one."""
-        if self._definition.differs(other):
-            definition = self._definition.after(other.version, other.metadata, other.protocol)
+        if self.definition.differs(other):
+            definition = self.definition.after(other.version, other.metadata, other.protocol)
             self._write(definition, replaces=replaces)
             raise StreamError("DELTA_STREAMING_METADATA_EVOLUTION")
 
@@ -330,7 +323,7 @@ class StreamRun:
         snapshot, self._held = self._held, None
         if snapshot is None or snapshot.version != version:
             snapshot = self._load_snapshot(version)
-        if self._definition.is_tracked and version >= self._definition.version:
+        if self.definition.is_tracked and version >= self.definition.version:
             self._adopt(snapshot, replaces=True)
         return snapshot
 

@@ -231,11 +231,7 @@ def _parsed(fields: dict[str, Any], base: StreamDefinition) -> TrackedDefinition
 
 
 def _is_allowed(
-    change: str,
-    version: int,
-    number: int,
-    options: Mapping[str, str],
-    settings: Mapping[str, str],
+    change: str, version: int, number: int, options: Mapping[str, str], settings: Mapping[str, str]
 ) -> bool:
     option = options.get(_OPTIONS[change], "").lower()
     if option in ("always", "true", str(version)):

@@ -20,7 +20,7 @@ import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from urllib.parse import unquote
 
@@ -40,13 +40,7 @@ from pyspark_delta.kernel.log.segment import LogFile, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.ops.notes import read_last_vacuum
 from pyspark_delta.kernel.protocol.action_parts import DeletionVectorDescriptor
-from pyspark_delta.kernel.protocol.actions import (
-    ACTIONS,
-    AddCDCFile,
-    AddFile,
-    Metadata,
-    RemoveFile,
-)
+from pyspark_delta.kernel.protocol.actions import ACTIONS, AddCDCFile, AddFile, Metadata, RemoveFile
 from pyspark_delta.kernel.protocol.column_mapping import PHYSICAL_NAME_KEY
 from pyspark_delta.kernel.protocol.deletion_vectors import ABSOLUTE, IN_TABLE, INLINE
 from pyspark_delta.kernel.protocol.paths import LOG_DIRECTORY
@@ -100,7 +94,7 @@ class Search:
     report: Progress
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """Files old enough to delete, and empty directories, the deepest first.
 
@@ -110,6 +104,9 @@ class Candidates:
     files: list[FileInfo] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     num_directories: int = 1
+
+    def without(self, paths: Collection[str]) -> Candidates:
+        return replace(self, files=[info for info in self.files if info.path not in paths])
 
 
 def hidden_names(metadata: Metadata) -> Callable[[str], bool]:
@@ -222,7 +219,6 @@ def _splits(needed: set[str]) -> list[str]:
 
 
 def _removed_files(action: LoggedFile, root_uri: str) -> Iterator[FileInfo]:
-    """The files that a commit removed, with the time of their removal."""
     removed_ms = (action.deletion_timestamp or 0) if isinstance(action, RemoveFile) else 0
     with suppress(UnsafePathError):
         resolved = resolve_action_path(action.path, root_uri)
@@ -237,7 +233,6 @@ def _removed_files(action: LoggedFile, root_uri: str) -> Iterator[FileInfo]:
 
 
 def _existing(search: Search, infos: Sequence[FileInfo]) -> list[FileInfo]:
-    """The files that exist, with their actual size and time."""
     store = search.store
 
     def look(info: FileInfo) -> FileInfo | None:

@@ -109,7 +109,6 @@ def _find_missing(files: pa.Table, locations: Locations) -> tuple[pa.Table, pa.T
 
 
 def _vector_places(files: pa.Table, locations: Locations) -> dict[int, _Place]:
-    """The files of deletion vectors, by the rows that have them."""
     column = files.column("deletionVector").combine_chunks()
     rows = pc.indices_nonzero(pc.is_valid(column))
     places: dict[int, _Place] = {}

@@ -24,16 +24,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from pyspark_delta.errors import (
-    DeltaConcurrentModificationException,
-    DeltaError,
-    OperationNotAllowedError,
-    StorageError,
-    VersionNotFoundError,
-)
+from pyspark_delta import errors
 from pyspark_delta.kernel.log.segment import LogFile, list_log
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.ops.notes import write_last_vacuum
@@ -54,7 +48,7 @@ from pyspark_delta.kernel.ops.vacuum.candidates import (
     needed_paths,
 )
 from pyspark_delta.kernel.protocol.features import check_writable, is_supported
-from pyspark_delta.kernel.protocol.operations import Operation, vacuum_end, vacuum_start
+from pyspark_delta.kernel.protocol.operations import Operation, operation
 from pyspark_delta.kernel.protocol.properties import DELETED_FILE_RETENTION, property_value
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -137,7 +131,7 @@ class VacuumResult:
     num_deleted: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """The deletions that are possible as of a version.
 
@@ -180,26 +174,27 @@ def run_vacuum(
     records = rules.records_at(log.store.root_uri)
     version = plan.snapshot.version
     if records:
-        start = vacuum_start(
-            retention_check=rules.checks_retention,
-            default_retention_ms=plan.retention.configured_ms,
-            specified_retention_ms=plan.retention.specified_ms,
+        start = operation(
+            "VACUUM START",
+            retentionCheckEnabled=rules.checks_retention,
+            defaultRetentionMillis=plan.retention.configured_ms,
+            specifiedRetentionMillis=plan.retention.specified_ms,
         )
         to_delete = {"numFilesToDelete": len(plan.paths), "sizeOfDataToDelete": plan.size_bytes}
         version = _record(log, rules, start, to_delete)
     try:
         if log.update().version != version or version > plan.snapshot.version + 1:
-            _keep_new_files(log, plan)
+            plan = _without_new_files(log, plan)
         num_deleted = _delete(log.store, plan.candidates, rules.threads, report)
     except (Exception, KeyboardInterrupt):
         if records:
-            with suppress(DeltaError):  # the first failure is the one to raise
-                _record(log, rules, vacuum_end("FAILED"), {})
+            with suppress(errors.DeltaError):  # the first failure is the one to raise
+                _record(log, rules, operation("VACUUM END", status="FAILED"), {})
         raise
     if records:
         directories = plan.candidates.num_directories
         metrics = {"numDeletedFiles": num_deleted, "numVacuumedDirectories": directories}
-        _record(log, rules, vacuum_end("COMPLETED"), metrics)
+        _record(log, rules, operation("VACUUM END", status="COMPLETED"), metrics)
     # Only a VACUUM that checked every removed file, and kept none, spares the next one the check.
     if options.inventory is None and not options.keep_versions:
         _note(log, plan)
@@ -222,7 +217,7 @@ def retention(hours: float | None, *, configured_ms: int, rules: VacuumRules) ->
         return Retention(specified_ms=None, configured_ms=configured_ms)
     requested_ms = _rounded_ms(hours)
     if requested_ms < 0:
-        raise OperationNotAllowedError("DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE")
+        raise errors.OperationNotAllowedError("DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE")
     if rules.ignores_hours and requested_ms:
         logger.warning(
             "VACUUM keeps removed files as long as delta.deletedFileRetentionDuration requires; "
@@ -231,7 +226,7 @@ def retention(hours: float | None, *, configured_ms: int, rules: VacuumRules) ->
         )
         return Retention(specified_ms=None, configured_ms=configured_ms)
     if rules.checks_retention and requested_ms < configured_ms:
-        raise OperationNotAllowedError(
+        raise errors.OperationNotAllowedError(
             "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT",
             configuredRetentionHours=-(-configured_ms // HOUR_MS),
         )
@@ -251,7 +246,7 @@ def _plan(log: DeltaLog, options: VacuumOptions, rules: VacuumRules, report: Pro
     snapshot = log.update()
     check_writable(snapshot.protocol, log.store.root_uri)
     if any(is_supported(snapshot.protocol, name) for name in _CATALOG_MANAGED):
-        raise OperationNotAllowedError(
+        raise errors.OperationNotAllowedError(
             "DELTA_UNSUPPORTED_CATALOG_MANAGED_TABLE_OPERATION", operation="VACUUM"
         )
     configured_ms = property_value(snapshot.metadata.configuration, DELETED_FILE_RETENTION)
@@ -282,7 +277,8 @@ def _plan(log: DeltaLog, options: VacuumOptions, rules: VacuumRules, report: Pro
         candidates = listed_candidates(search)
     if any(info.path.startswith(CHANGE_DIRECTORY) for info in candidates.files):
         # Those of commits within the retention stay, however long they took to write.
-        _keep_change_files(candidates, log, _commits_after(log, last_version()))
+        changes = logged_paths(log.store, _commits_after(log, last_version()), (CHANGE,))
+        candidates = candidates.without(changes)
     return _Plan(
         snapshot=snapshot,
         retention=kept,
@@ -298,7 +294,7 @@ def _last_version_before(log: DeltaLog, cutoff_ms: int) -> int | None:
         return None
     try:
         return log.version_at(cutoff_ms - 1, can_return_last=True)
-    except VersionNotFoundError:
+    except errors.VersionNotFoundError:
         return None
 
 
@@ -310,17 +306,13 @@ def _commits_from(log: DeltaLog, first: int) -> list[LogFile]:
     return [file for file in list_log(log.store, first).commits if file.version >= first]
 
 
-def _keep_new_files(log: DeltaLog, plan: _Plan) -> None:
-    """Keep files that others committed since the search for candidates."""
-    if plan.candidates.files:
-        needed = needed_paths(log.update(), plan.cutoff_ms)
-        plan.candidates.files = [info for info in plan.candidates.files if info.path not in needed]
-        _keep_change_files(plan.candidates, log, _commits_after(log, plan.snapshot.version))
-
-
-def _keep_change_files(candidates: Candidates, log: DeltaLog, commits: Sequence[LogFile]) -> None:
-    changes = logged_paths(log.store, commits, (CHANGE,))
-    candidates.files = [info for info in candidates.files if info.path not in changes]
+def _without_new_files(log: DeltaLog, plan: _Plan) -> _Plan:
+    """The plan without files that others committed since the search for candidates."""
+    if not plan.candidates.files:
+        return plan
+    needed = needed_paths(log.update(), plan.cutoff_ms)
+    needed |= logged_paths(log.store, _commits_after(log, plan.snapshot.version), (CHANGE,))
+    return replace(plan, candidates=plan.candidates.without(needed))
 
 
 def _record(
@@ -334,7 +326,7 @@ def _record(
         return done.version
 
     for _ in range(_ATTEMPTS - 1):
-        with suppress(DeltaConcurrentModificationException):
+        with suppress(errors.DeltaConcurrentModificationException):
             return commit()
     return commit()
 
@@ -344,14 +336,14 @@ def _note(log: DeltaLog, plan: _Plan) -> None:
         version = plan.last_version()
         if version is not None:
             write_last_vacuum(log.store, version)
-    except DeltaError as error:  # the files are gone all the same
+    except errors.DeltaError as error:  # the files are gone all the same
         logger.warning("the next VACUUM LITE will check more files than it needs to: %s", error)
 
 
 def _delete(store: LogStore, candidates: Candidates, threads: int, report: Progress) -> int:
     """Delete files and directories; returns how many were deleted."""
     paths = [info.path for info in candidates.files]
-    done, failures = 0, list[StorageError]()
+    done, failures = 0, list[errors.StorageError]()
     size = max(1, min(_AT_ONCE, -(-len(paths) // threads)))
     with ThreadPoolExecutor(threads) as pool:
         shares = [paths[at : at + size] for at in range(0, len(paths), size)]
@@ -367,15 +359,14 @@ def _delete(store: LogStore, candidates: Candidates, threads: int, report: Progr
     return done
 
 
-def _deleted(store: LogStore, paths: Sequence[str]) -> list[StorageError]:
-    """Delete files; returns the error of each that could not be deleted."""
-    failures: list[StorageError] = []
+def _deleted(store: LogStore, paths: Sequence[str]) -> list[errors.StorageError]:
+    failures: list[errors.StorageError] = []
     try:
         store.delete_many(paths)
-    except StorageError:
+    except errors.StorageError:
         for path in paths:
             try:
                 store.delete(path)
-            except StorageError as error:
+            except errors.StorageError as error:
                 failures.append(error)
     return failures

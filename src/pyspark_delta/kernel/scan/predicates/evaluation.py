@@ -11,7 +11,7 @@ has the same forms for single values.
 >>> predicate = bind(compare("N", "<", 3), schema)
 >>> evaluate(predicate, pa.table({"n": [1, 5, None]})).to_pylist()
 [True, False, None]
->>> comparable(pa.array([True, None]), BOOLEAN).to_pylist()
+>>> comparable(pa.array([True, None]), types.BOOLEAN).to_pylist()
 [1, None]
 >>> nan = float("nan")
 >>> compare_arrays("<", pa.array([1.0, nan]), pa.scalar(nan)).to_pylist()
@@ -27,37 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_delta.errors import InvalidPredicateError
-from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    VOID,
-    DataType,
-    DecimalType,
-    StructType,
-)
-from pyspark_delta.kernel.scan.arrow.types import arrow_type, one_array
+from pyspark_delta.kernel.log.arrow_types import arrow_type, one_array
+from pyspark_delta.kernel.protocol import types
+from pyspark_delta.kernel.protocol.types import DataType, DecimalType, StructType
+from pyspark_delta.kernel.scan.predicates import tree
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate
 from pyspark_delta.kernel.scan.predicates.literals import FRACTIONAL, INTEGRAL, LiteralValue
-from pyspark_delta.kernel.scan.predicates.tree import (
-    And,
-    Column,
-    Comparison,
-    Constant,
-    In,
-    IsNull,
-    Literal,
-    Not,
-    Operand,
-    Or,
-    Path,
-    Predicate,
-    StartsWith,
-)
 
 _MAX_DIGITS = 38
 
@@ -77,26 +52,26 @@ class _Rows:
     def __init__(self, table: pa.Table, schema: StructType) -> None:
         self._table = table
         self._schema = schema
-        self._raw: dict[Path, pa.Array] = {}
-        self._comparable: dict[Path, pa.Array] = {}
+        self._raw: dict[tree.Path, pa.Array] = {}
+        self._comparable: dict[tree.Path, pa.Array] = {}
 
-    def judged(self, predicate: Predicate) -> pa.BooleanArray:
+    def judged(self, predicate: tree.Predicate) -> pa.BooleanArray:
         match predicate:
-            case Constant(value=value):
+            case tree.Constant(value=value):
                 return pa.repeat(pa.scalar(value, pa.bool_()), self._table.num_rows)
-            case And(all_of=parts):
+            case tree.And(all_of=parts):
                 return reduce(pc.and_kleene, map(self.judged, parts))
-            case Or(any_of=parts):
+            case tree.Or(any_of=parts):
                 return reduce(pc.or_kleene, map(self.judged, parts))
-            case Not(operand=operand):
+            case tree.Not(operand=operand):
                 return pc.invert(self.judged(operand))
-            case IsNull(column=column):
+            case tree.IsNull(column=column):
                 return pc.is_null(self._column(column.path))
-            case Comparison(op=op, left=left, right=right):
+            case tree.Comparison(op=op, left=left, right=right):
                 return self._compared(op, left, right)
-            case In(column=column, values=values):
+            case tree.In(column=column, values=values):
                 return self._in(column, values)
-            case StartsWith(column=column, prefix=prefix):
+            case tree.StartsWith(column=column, prefix=prefix):
                 return pc.starts_with(self._values(column), pattern=prefix)
             case _:
                 raise InvalidPredicateError(
@@ -105,18 +80,18 @@ class _Rows:
                     reason="rows cannot be judged by it here",
                 )
 
-    def _compared(self, op: str, left: Operand, right: Operand) -> pa.BooleanArray:
-        assert isinstance(left, Column)
-        if isinstance(right, Literal):
+    def _compared(self, op: str, left: tree.Operand, right: tree.Operand) -> pa.BooleanArray:
+        assert isinstance(left, tree.Column)
+        if isinstance(right, tree.Literal):
             scalar = comparable_scalar(right.value, right.data_type)
             return compare_arrays(op, widened(self._values(left), scalar.type), scalar)
-        assert isinstance(right, Column)
+        assert isinstance(right, tree.Column)
         wanted = _common_type(self._type(left.path), self._type(right.path))
         return compare_arrays(
             op, widened(self._values(left), wanted), widened(self._values(right), wanted)
         )
 
-    def _in(self, column: Column, values: tuple[Literal, ...]) -> pa.BooleanArray:
+    def _in(self, column: tree.Column, values: tuple[tree.Literal, ...]) -> pa.BooleanArray:
         kind = next(value.data_type for value in values if value.value is not None)
         wanted = [value.value for value in values if value.value is not None]
         has_null = len(wanted) < len(values)
@@ -133,18 +108,18 @@ class _Rows:
             unless = pc.or_(unless, pc.invert(found))
         return pc.if_else(unless, pa.scalar(None, pa.bool_()), found)
 
-    def _type(self, path: Path) -> DataType:
+    def _type(self, path: tree.Path) -> DataType:
         found = self._schema.find(path)
         assert found is not None
         return found.data_type
 
-    def _values(self, column: Column) -> pa.Array:
+    def _values(self, column: tree.Column) -> pa.Array:
         path = column.path
         if path not in self._comparable:
             self._comparable[path] = comparable(self._column(path), self._type(path))
         return self._comparable[path]
 
-    def _column(self, path: Path) -> pa.Array:
+    def _column(self, path: tree.Path) -> pa.Array:
         if path not in self._raw:
             if len(path) == 1:
                 array = one_array(self._table.column(path[0]))
@@ -157,7 +132,7 @@ class _Rows:
 def _common_type(left: DataType, right: DataType) -> pa.DataType:
     kinds = (left, right)
     if any(kind in FRACTIONAL for kind in kinds):
-        return comparable_type(DOUBLE)
+        return comparable_type(types.DOUBLE)
     scales = [kind.scale for kind in kinds if isinstance(kind, DecimalType)]
     if scales:
         # Room for every digit of both.
@@ -171,9 +146,14 @@ def comparable_type(data_type: DataType) -> pa.DataType:
         return pa.decimal128(_MAX_DIGITS, data_type.scale)
     if data_type in FRACTIONAL:
         return pa.float64()
-    if data_type in INTEGRAL or data_type in (BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ):
+    if data_type in INTEGRAL or data_type in (
+        types.BOOLEAN,
+        types.DATE,
+        types.TIMESTAMP,
+        types.TIMESTAMP_NTZ,
+    ):
         return pa.int64()
-    if data_type in (STRING, BINARY, VOID):
+    if data_type in (types.STRING, types.BINARY, types.VOID):
         return arrow_type(data_type)
     raise TypeError(f"{data_type} is not a type that can be compared")
 
@@ -182,12 +162,12 @@ def comparable(array: pa.Array, data_type: DataType) -> pa.Array:
     """A column of a type, from any file or table, in its comparable form."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
+    if data_type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
         if pa.types.is_date(array.type):  # the column was widened since the file was written
             array = array.cast(pa.timestamp("us"))
         # Spark truncates to microseconds.
         array = pc.cast(array, pa.timestamp("us", array.type.tz), safe=False)
-    if data_type == DATE:
+    if data_type == types.DATE:
         array = array.cast(pa.date32()).cast(pa.int32())
     if data_type in FRACTIONAL:
         return pc.cast(array, pa.float64(), safe=False)

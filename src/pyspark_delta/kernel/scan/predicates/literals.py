@@ -4,9 +4,9 @@ A value has the form for comparisons: whole numbers, dates (days since 1970) and
 (microseconds since 1970) are `int`, decimals are `Decimal`, the rest are `float`, `str`, `bytes`
 and `bool`.  None is SQL's NULL.
 
->>> cast_text("2024-2-29", DATE), format_literal(19782, DATE)
+>>> cast_text("2024-2-29", types.DATE), format_literal(19782, types.DATE)
 (19782, "DATE '2024-02-29'")
->>> cast_text("2024-02-29T12:00:00.5-07:52:58", TIMESTAMP) % 60_000_000
+>>> cast_text("2024-02-29T12:00:00.5-07:52:58", types.TIMESTAMP) % 60_000_000
 58500000
 """
 
@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Context, Decimal, InvalidOperation
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.datetimes import (
     MICROS_PER_DAY,
     format_date,
@@ -26,23 +27,7 @@ from pyspark_delta.kernel.protocol.datetimes import (
     parse_date,
     parse_timestamp,
 )
-from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    VOID,
-    DataType,
-    DecimalType,
-)
+from pyspark_delta.kernel.protocol.types import DataType, DecimalType
 from pyspark_delta.kernel.sql.quoting import string_literal
 
 LiteralValue = bool | int | float | str | bytes | Decimal | None
@@ -50,8 +35,8 @@ LiteralValue = bool | int | float | str | bytes | Decimal | None
 MIN_LONG, MAX_LONG = -(2**63), 2**63 - 1
 
 # Whole number types and their bits.
-INTEGRAL = {BYTE: 8, SHORT: 16, INTEGER: 32, LONG: 64}
-FRACTIONAL = (FLOAT, DOUBLE)
+INTEGRAL = {types.BYTE: 8, types.SHORT: 16, types.INTEGER: 32, types.LONG: 64}
+FRACTIONAL = (types.FLOAT, types.DOUBLE)
 
 _CONTEXT = Context(prec=100)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -93,22 +78,22 @@ def zone_named(name: str) -> tzinfo:
 def cast_text(text: str, data_type: DataType, zone: tzinfo = UTC) -> LiteralValue:
     """`text` cast to a type, by Spark's rules; ValueError when it cannot be."""
     trimmed = text.strip()
-    if data_type == STRING:
+    if data_type == types.STRING:
         return text
-    if data_type == BINARY:
+    if data_type == types.BINARY:
         return text.encode()
     if data_type in INTEGRAL:
         return _whole_number(trimmed, data_type)
     if data_type in FRACTIONAL:
         return float_value(_fraction(trimmed), data_type)
-    if data_type == BOOLEAN:
+    if data_type == types.BOOLEAN:
         if trimmed.lower() in _TRUE | _FALSE:
             return trimmed.lower() in _TRUE
         raise ValueError(f"{text!r} is not a boolean")
-    if data_type == DATE:
+    if data_type == types.DATE:
         return _days(trimmed)
-    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
-        return _microseconds(trimmed, zone if data_type == TIMESTAMP else None)
+    if data_type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
+        return _microseconds(trimmed, zone if data_type == types.TIMESTAMP else None)
     if isinstance(data_type, DecimalType):
         if not _NUMBER.fullmatch(trimmed):
             raise ValueError(f"{text!r} is not a decimal")
@@ -129,7 +114,7 @@ def decimal_value(number: Decimal, data_type: DecimalType) -> Decimal:
 
 def float_value(number: float, data_type: DataType) -> float:
     """`number` rounded to a FLOAT or DOUBLE."""
-    if data_type != FLOAT or math.isnan(number) or math.isinf(number):
+    if data_type != types.FLOAT or math.isnan(number) or math.isinf(number):
         return number
     try:
         rounded: float = struct.unpack("<f", struct.pack("<f", number))[0]
@@ -162,7 +147,11 @@ def local_day(instant: int, zone: tzinfo) -> int:
 def format_literal(value: LiteralValue, data_type: DataType) -> str:
     """A literal in SQL that means exactly this value, in any time zone."""
     if value is None:
-        return "NULL" if data_type == VOID else f"CAST(NULL AS {data_type.simple_string.upper()})"
+        return (
+            "NULL"
+            if data_type == types.VOID
+            else f"CAST(NULL AS {data_type.simple_string.upper()})"
+        )
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, bytes):
@@ -175,18 +164,18 @@ def format_literal(value: LiteralValue, data_type: DataType) -> str:
         if math.isnan(value) or math.isinf(value):
             name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
             return f"CAST('{name}' AS {data_type.simple_string.upper()})"
-        return f"{value!r}{'F' if data_type == FLOAT else 'D'}"
-    if data_type == DATE:
+        return f"{value!r}{'F' if data_type == types.FLOAT else 'D'}"
+    if data_type == types.DATE:
         return f"DATE '{format_date(value)}'"
-    if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
-        zone = "Z" if data_type == TIMESTAMP else ""
+    if data_type in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
+        zone = "Z" if data_type == types.TIMESTAMP else ""
         return f"{data_type.simple_string.upper()} '{_timestamp_text(value)}{zone}'"
-    if data_type == INTEGER or data_type not in INTEGRAL:
+    if data_type == types.INTEGER or data_type not in INTEGRAL:
         return str(value)
     return f"{value}{_SUFFIXES[data_type]}"
 
 
-_SUFFIXES = {BYTE: "Y", SHORT: "S", LONG: "L"}
+_SUFFIXES = {types.BYTE: "Y", types.SHORT: "S", types.LONG: "L"}
 
 
 def _whole_number(text: str, data_type: DataType) -> int:

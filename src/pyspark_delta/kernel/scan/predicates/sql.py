@@ -14,79 +14,53 @@ from collections.abc import Callable
 from datetime import tzinfo
 
 from pyspark_delta.errors import InvalidPredicateError
-from pyspark_delta.kernel.protocol.types import (
-    BINARY,
-    BOOLEAN,
-    BYTE,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    VOID,
-    DataType,
-    DecimalType,
-)
+from pyspark_delta.kernel.protocol import types
+from pyspark_delta.kernel.protocol.types import DataType, DecimalType
+from pyspark_delta.kernel.scan.predicates import tree
 from pyspark_delta.kernel.scan.predicates.binding import cast_literal, predicate_zone
-from pyspark_delta.kernel.scan.predicates.tree import (
-    FLIPPED,
-    RESERVED,
-    Column,
-    Comparison,
-    Constant,
-    In,
-    IsNull,
-    Literal,
-    Not,
-    Operand,
-    Predicate,
-    StartsWith,
-    conjunction,
-    disjunction,
-    literal,
-    parse_number,
-    parse_typed,
-)
 from pyspark_delta.kernel.sql.lexer import Token, TokenError, TokenKind, tokenize
 
 MAX_DEPTH = 100
 MAX_CHARACTERS = 1_000_000
 
 _TIMES: dict[str, DataType] = {
-    "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP,
-    "TIMESTAMP_LTZ": TIMESTAMP,
-    "TIMESTAMP_NTZ": TIMESTAMP_NTZ,
+    "DATE": types.DATE,
+    "TIMESTAMP": types.TIMESTAMP,
+    "TIMESTAMP_LTZ": types.TIMESTAMP,
+    "TIMESTAMP_NTZ": types.TIMESTAMP_NTZ,
 }
 # Words that make a literal of the string after them.
-_TYPED_LITERALS: dict[str, DataType] = {**_TIMES, "X": BINARY}
+_TYPED_LITERALS: dict[str, DataType] = {**_TIMES, "X": types.BINARY}
 # The type names in a CAST; decimals have digits and are parsed.
 _TYPES: dict[str, DataType] = {
-    "BOOLEAN": BOOLEAN,
-    **dict.fromkeys(("BYTE", "TINYINT"), BYTE),
-    **dict.fromkeys(("SHORT", "SMALLINT"), SHORT),
-    **dict.fromkeys(("INT", "INTEGER"), INTEGER),
-    **dict.fromkeys(("LONG", "BIGINT"), LONG),
-    **dict.fromkeys(("FLOAT", "REAL"), FLOAT),
-    "DOUBLE": DOUBLE,
-    "STRING": STRING,
-    "BINARY": BINARY,
-    "VOID": VOID,
+    "BOOLEAN": types.BOOLEAN,
+    **dict.fromkeys(("BYTE", "TINYINT"), types.BYTE),
+    **dict.fromkeys(("SHORT", "SMALLINT"), types.SHORT),
+    **dict.fromkeys(("INT", "INTEGER"), types.INTEGER),
+    **dict.fromkeys(("LONG", "BIGINT"), types.LONG),
+    **dict.fromkeys(("FLOAT", "REAL"), types.FLOAT),
+    "DOUBLE": types.DOUBLE,
+    "STRING": types.STRING,
+    "BINARY": types.BINARY,
+    "VOID": types.VOID,
     **_TIMES,
 }
-_OPERATORS = {**{op: op for op in FLIPPED}, "==": "=", "<>": "!="}
+_OPERATORS = {**{op: op for op in tree.FLIPPED}, "==": "=", "<>": "!="}
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE"})
 _BEHIND_OPERAND = frozenset({*_OPERATORS, "IS", "IN", "BETWEEN", "LIKE", "NOT"})
-_NEVER_COLUMNS = RESERVED - {"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TABLE", "END"}
+_NEVER_COLUMNS = tree.RESERVED - {
+    "DATE",
+    "TIMESTAMP",
+    "TIMESTAMP_LTZ",
+    "TIMESTAMP_NTZ",
+    "TABLE",
+    "END",
+}
 
 
-def parse_predicate(text: str, *, time_zone: str = "UTC") -> Predicate:
+def parse_predicate(text: str, *, time_zone: str = "UTC") -> tree.Predicate:
     """The predicate in `text`; InvalidPredicateError, with the position, if it does not parse.
 
     `time_zone` is that of timestamps without a zone.  Names are not resolved: see `binding.bind`.
@@ -120,7 +94,7 @@ class _Parser:
         self._at = 0
         self._depth = 0
 
-    def parsed(self) -> Predicate:
+    def parsed(self) -> tree.Predicate:
         found = self._disjunction()
         if self._token.kind is not TokenKind.END:
             raise self._unexpected()
@@ -137,7 +111,6 @@ class _Parser:
         return self._tokens[min(self._at + 1, len(self._tokens) - 1)]
 
     def _take(self, *words: str) -> str:
-        """Consume the current word if it is one of `words`, and return it; "" if it is not."""
         word = self._token.word
         if word not in words:
             return ""
@@ -155,7 +128,7 @@ class _Parser:
 
     # Predicates.
 
-    def _disjunction(self) -> Predicate:
+    def _disjunction(self) -> tree.Predicate:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             reason = f"it is nested deeper than {MAX_DEPTH} levels"
@@ -164,22 +137,22 @@ class _Parser:
         while self._take("OR"):
             parts.append(self._conjunction())
         self._depth -= 1
-        return disjunction(parts)
+        return tree.disjunction(parts)
 
-    def _conjunction(self) -> Predicate:
+    def _conjunction(self) -> tree.Predicate:
         parts = [self._negation()]
         while self._take("AND"):
             parts.append(self._negation())
-        return conjunction(parts)
+        return tree.conjunction(parts)
 
-    def _negation(self) -> Predicate:
+    def _negation(self) -> tree.Predicate:
         negated = False
         while self._take("NOT", "!"):
             negated = not negated
         found = self._primary()
         return _negated(found) if negated else found
 
-    def _primary(self) -> Predicate:
+    def _primary(self) -> tree.Predicate:
         found = self._group() if self._is_at_group() else self._condition()
         if self._token.kind is TokenKind.END or self._token.word in ("AND", "OR", ")"):
             return found
@@ -191,7 +164,7 @@ class _Parser:
             return False
         return self._tokens[self._closing[self._at] + 1].word not in _BEHIND_OPERAND
 
-    def _group(self) -> Predicate:
+    def _group(self) -> tree.Predicate:
         if self._next.word in _QUERY_WORDS:
             # The names in a subquery belong to other tables.
             raise self._unexpected()
@@ -200,10 +173,10 @@ class _Parser:
         self._expect(")")
         return found
 
-    def _condition(self) -> Predicate:
+    def _condition(self) -> tree.Predicate:
         left = self._operand()
         if op := self._take(*_OPERATORS):
-            return Comparison(_OPERATORS[op], left, self._operand())
+            return tree.Comparison(_OPERATORS[op], left, self._operand())
         if self._take("IS"):
             return self._is(left)
         negated = bool(self._take("NOT"))
@@ -219,61 +192,62 @@ class _Parser:
             return self._truth(left)
         return _negated(found) if negated else found
 
-    def _truth(self, operand: Operand) -> Predicate:
-        """The condition of an operand without a comparison."""
+    def _truth(self, operand: tree.Operand) -> tree.Predicate:
         match operand:
-            case Literal(value=bool() | None as value):
-                return Constant(value)
-            case Column():
-                return Comparison("=", operand, literal(True))
+            case tree.Literal(value=bool() | None as value):
+                return tree.Constant(value)
+            case tree.Column():
+                return tree.Comparison("=", operand, tree.literal(True))
             case _:
                 raise self._unexpected(", for a condition is expected")
 
-    def _is(self, left: Operand) -> Predicate:
+    def _is(self, left: tree.Operand) -> tree.Predicate:
         negated = bool(self._take("NOT"))
         if self._take("DISTINCT"):
             self._expect("FROM")
             negated = not negated
-            found: Predicate = Comparison("<=>", left, self._operand())
+            found: tree.Predicate = tree.Comparison("<=>", left, self._operand())
         elif word := self._take("TRUE", "FALSE"):
-            found = Comparison("<=>", left, literal(_CONSTANTS[word]))
+            found = tree.Comparison("<=>", left, tree.literal(_CONSTANTS[word]))
         elif self._take("NULL", "UNKNOWN"):
-            is_null = isinstance(left, Literal) and left.value is None
-            found = IsNull(left) if isinstance(left, Column) else Constant(is_null)
+            is_null = isinstance(left, tree.Literal) and left.value is None
+            found = tree.IsNull(left) if isinstance(left, tree.Column) else tree.Constant(is_null)
         else:
             raise self._unexpected()
         return _negated(found) if negated else found
 
-    def _in(self, left: Operand) -> Predicate:
+    def _in(self, left: tree.Operand) -> tree.Predicate:
         self._expect("(")
         values = [self._literal()]
         while self._take(","):
             values.append(self._literal())
         self._expect(")")
-        if isinstance(left, Column):
-            return In(left, tuple(values))
-        return disjunction(Comparison("=", left, value) for value in values)
+        if isinstance(left, tree.Column):
+            return tree.In(left, tuple(values))
+        return tree.disjunction(tree.Comparison("=", left, value) for value in values)
 
-    def _between(self, left: Operand) -> Predicate:
+    def _between(self, left: tree.Operand) -> tree.Predicate:
         low = self._operand()
         self._expect("AND")
         high = self._operand()
-        return conjunction([Comparison(">=", left, low), Comparison("<=", left, high)])
+        return tree.conjunction(
+            [tree.Comparison(">=", left, low), tree.Comparison("<=", left, high)]
+        )
 
-    def _like(self, left: Operand) -> Predicate:
+    def _like(self, left: tree.Operand) -> tree.Predicate:
         pattern = self._token
-        if pattern.kind is not TokenKind.STRING or not isinstance(left, Column):
+        if pattern.kind is not TokenKind.STRING or not isinstance(left, tree.Column):
             raise self._unexpected()
         prefix, rest = _split_pattern(self._string())
         if not rest:
-            return Comparison("=", left, literal(prefix))
+            return tree.Comparison("=", left, tree.literal(prefix))
         if rest.strip("%") == "":
-            return StartsWith(left, prefix)
+            return tree.StartsWith(left, prefix)
         raise _NotUnderstoodError("only prefixes are known to LIKE", pattern.start)
 
     # Operands.
 
-    def _operand(self) -> Operand:
+    def _operand(self) -> tree.Operand:
         if self._token.word == "(":
             depth = 0
             while self._take("("):
@@ -294,7 +268,7 @@ class _Parser:
             return False
         return token.word not in _TYPED_LITERALS or self._next.kind is not TokenKind.STRING
 
-    def _column(self) -> Column:
+    def _column(self) -> tree.Column:
         path = []
         while True:
             token = self._token
@@ -306,18 +280,18 @@ class _Parser:
                 break
         if self._token.word in ("(", "["):
             raise self._unexpected()
-        return Column(tuple(path))
+        return tree.Column(tuple(path))
 
-    def _literal(self) -> Literal:
+    def _literal(self) -> tree.Literal:
         token = self._token
         sign = self._take("-", "+")
         if sign or token.kind is TokenKind.NUMBER:
             return self._number("-" if sign == "-" else "")
         if token.kind is TokenKind.STRING:
-            return literal(self._string())
+            return tree.literal(self._string())
         self._at += 1
         if token.word in _CONSTANTS:
-            return literal(_CONSTANTS[token.word])
+            return tree.literal(_CONSTANTS[token.word])
         if token.word in _TYPED_LITERALS and self._token.kind is TokenKind.STRING:
             return self._typed(token)
         if token.word == "CAST":
@@ -332,21 +306,21 @@ class _Parser:
             self._at += 1
         return "".join(token.value for token in self._tokens[first : self._at])
 
-    def _number(self, sign: str) -> Literal:
+    def _number(self, sign: str) -> tree.Literal:
         token = self._token
         if token.kind is not TokenKind.NUMBER:
             raise self._unexpected()
         self._at += 1
-        return self._checked(token, lambda: parse_number(sign + token.text))
+        return self._checked(token, lambda: tree.parse_number(sign + token.text))
 
-    def _typed(self, token: Token) -> Literal:
+    def _typed(self, token: Token) -> tree.Literal:
         text = self._token.value
         self._at += 1
         return self._checked(
-            token, lambda: parse_typed(_TYPED_LITERALS[token.word], text, self._zone)
+            token, lambda: tree.parse_typed(_TYPED_LITERALS[token.word], text, self._zone)
         )
 
-    def _cast(self, token: Token) -> Literal:
+    def _cast(self, token: Token) -> tree.Literal:
         self._expect("(")
         value = self._literal()
         self._expect("AS")
@@ -379,21 +353,21 @@ class _Parser:
         self._at += 1
         return int(self._tokens[self._at - 1].text)
 
-    def _checked(self, token: Token, made: Callable[[], Literal]) -> Literal:
+    def _checked(self, token: Token, made: Callable[[], tree.Literal]) -> tree.Literal:
         try:
             return made()
         except ValueError as error:
             raise _NotUnderstoodError(str(error), token.start) from None
 
 
-def _negated(predicate: Predicate) -> Predicate:
+def _negated(predicate: tree.Predicate) -> tree.Predicate:
     match predicate:
-        case Not(operand=operand):
+        case tree.Not(operand=operand):
             return operand
-        case Constant(value=value):
-            return Constant(None if value is None else not value)
+        case tree.Constant(value=value):
+            return tree.Constant(None if value is None else not value)
         case _:
-            return Not(predicate)
+            return tree.Not(predicate)
 
 
 def _split_pattern(pattern: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """The tree of predicates on rows, and functions on it that need no data.
 
 Predicates are three-valued, as in SQL: true, false, or null, and only true selects a row.
-`Unknown` stands for an unsupported part: it may be anything, so no file is skipped because of it.
+`Unknown` replaces an unsupported part: it may be anything, so no file is skipped because of it.
 `binding` checks types and names against a schema; `evaluation` evaluates rows, `skipping` files;
 `sql` parses the text form.
 
@@ -107,7 +107,11 @@ class Predicate(ABC):
 
     @property
     def operands(self) -> tuple[Predicate, ...]:
-        """The operands of this predicate."""
+        match self:
+            case And(all_of=parts) | Or(any_of=parts):
+                return parts
+            case Not(operand=operand):
+                return (operand,)
         return ()
 
 
@@ -194,10 +198,6 @@ class Not(Predicate):
     def to_sql(self) -> str:
         return f"NOT ({self.operand.to_sql()})"
 
-    @property
-    def operands(self) -> tuple[Predicate, ...]:
-        return (self.operand,)
-
 
 @dataclass(frozen=True, slots=True)
 class And(Predicate):
@@ -208,10 +208,6 @@ class And(Predicate):
     def to_sql(self) -> str:
         return _joined(" AND ", self.all_of, TRUE)
 
-    @property
-    def operands(self) -> tuple[Predicate, ...]:
-        return self.all_of
-
 
 @dataclass(frozen=True, slots=True)
 class Or(Predicate):
@@ -221,10 +217,6 @@ class Or(Predicate):
 
     def to_sql(self) -> str:
         return _joined(" OR ", self.any_of, FALSE)
-
-    @property
-    def operands(self) -> tuple[Predicate, ...]:
-        return self.any_of
 
 
 def literal(value: LiteralValue | date | datetime) -> Literal:

@@ -39,12 +39,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_delta.errors import CorruptLogError
+from pyspark_delta.kernel.log.arrow_types import arrow_type, caster, one_array
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY, ColumnMappingMode, physical_name
 from pyspark_delta.kernel.protocol.partition_values import parse_partition_value
 from pyspark_delta.kernel.protocol.types import StructField, StructType, is_atomic
-from pyspark_delta.kernel.scan.arrow.projection import find_leaf
-from pyspark_delta.kernel.scan.arrow.types import arrow_type, caster, one_array
+from pyspark_delta.kernel.scan.predicates import tree
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate, bind, has_binary_order
 from pyspark_delta.kernel.scan.predicates.evaluation import (
     comparable,
@@ -54,22 +54,8 @@ from pyspark_delta.kernel.scan.predicates.evaluation import (
     widened,
 )
 from pyspark_delta.kernel.scan.predicates.literals import zone_named
-from pyspark_delta.kernel.scan.predicates.tree import (
-    And,
-    Column,
-    Comparison,
-    Constant,
-    In,
-    IsNull,
-    Literal,
-    Not,
-    Or,
-    Path,
-    Predicate,
-    StartsWith,
-    columns_of,
-)
-from pyspark_delta.kernel.scan.skipping.stats_bounds import Side, has_bounds
+from pyspark_delta.kernel.scan.projection import find_leaf
+from pyspark_delta.kernel.scan.skipping.stats_bounds import Side, has_usable_bounds
 from pyspark_delta.kernel.scan.skipping.stats_table import NULL_COUNT, NUM_RECORDS, stat_name
 
 # Operator -> its negation.
@@ -101,39 +87,41 @@ class _Files:
         self._partition_names = set() if partitions is None else set(partitions.schema.names)
         self._columns: dict[str, pa.Array | None] = {}
 
-    def may_be(self, predicate: Predicate, wanted: bool) -> pa.BooleanArray:
+    def may_be(self, predicate: tree.Predicate, wanted: bool) -> pa.BooleanArray:
         """Mask of files in which `predicate` may have the value `wanted` for some row."""
         match predicate:
-            case Not(operand=operand):
+            case tree.Not(operand=operand):
                 return self.may_be(operand, not wanted)
-            case And(all_of=parts) | Or(any_of=parts):
-                is_and = isinstance(predicate, And)
+            case tree.And(all_of=parts) | tree.Or(any_of=parts):
+                is_and = isinstance(predicate, tree.And)
                 kernel = pc.and_ if is_and is wanted else pc.or_
                 return reduce(kernel, (self.may_be(part, wanted) for part in parts))
-            case Constant(value=value):
+            case tree.Constant(value=value):
                 return self._all(value is wanted)
         if self._is_on_partitions(predicate):
             judged = evaluate(replace(self._whole, predicate=predicate), self._partitions)
             return pc.fill_null(judged if wanted else pc.invert(judged), False)
         return self._leaf_may_be(predicate, wanted)
 
-    def _leaf_may_be(self, predicate: Predicate, wanted: bool) -> pa.BooleanArray:
+    def _leaf_may_be(self, predicate: tree.Predicate, wanted: bool) -> pa.BooleanArray:
         match predicate:
-            case IsNull(column=column):
+            case tree.IsNull(column=column):
                 return self._null_may_be(column.path, wanted)
-            case Comparison(op="<=>", left=Column() as left, right=Literal() as right):
+            case tree.Comparison(
+                op="<=>", left=tree.Column() as left, right=tree.Literal() as right
+            ):
                 same = self._compared("=" if wanted else "!=", left.path, right)
                 return same if wanted else pc.or_(same, self._null_may_be(left.path, True))
-            case Comparison(op=op, left=Column() as left, right=Literal() as right):
+            case tree.Comparison(op=op, left=tree.Column() as left, right=tree.Literal() as right):
                 return self._compared(op if wanted else _CONTRARY[op], left.path, right)
-            case In(column=column, values=values):
+            case tree.In(column=column, values=values):
                 return self._in(column.path, values, wanted)
-            case StartsWith(column=column, prefix=prefix):
+            case tree.StartsWith(column=column, prefix=prefix):
                 return self._starts_with(column.path, prefix, wanted)
             case _:
                 return self._all(True)
 
-    def _null_may_be(self, path: Path, wanted: bool) -> pa.BooleanArray:
+    def _null_may_be(self, path: tree.Path, wanted: bool) -> pa.BooleanArray:
         # Two null counts mean the same whether the bounds are tight or not: none, and all.
         nulls = self._stat(NULL_COUNT, path)
         records = self._column(NUM_RECORDS)
@@ -142,7 +130,7 @@ class _Files:
         mask = pc.greater(nulls, 0) if wanted else pc.not_equal(nulls, records)
         return pc.fill_null(mask, True)
 
-    def _compared(self, op: str, path: Path, value: Literal) -> pa.BooleanArray:
+    def _compared(self, op: str, path: tree.Path, value: tree.Literal) -> pa.BooleanArray:
         lower, upper = (self._stat(side.value, path) for side in Side)
         has_value = self._null_may_be(path, False)
         if lower is None or upper is None:
@@ -153,7 +141,9 @@ class _Files:
         mask = _may_compare(op, lower, upper, scalar, hides_nan=is_float)
         return has_value if mask is None else pc.and_(has_value, pc.fill_null(mask, True))
 
-    def _in(self, path: Path, values: tuple[Literal, ...], wanted: bool) -> pa.BooleanArray:
+    def _in(
+        self, path: tree.Path, values: tuple[tree.Literal, ...], wanted: bool
+    ) -> pa.BooleanArray:
         given = sorted((value for value in values if value.value is not None), key=_sort_key)
         if not wanted:
             if len(given) < len(values):
@@ -165,7 +155,9 @@ class _Files:
             return self._compared("=", path, given[-1])  # NaN, for which bounds prove nothing
         return reduce(pc.or_, (self._overlaps(path, each[0], each[-1]) for each in ranges))
 
-    def _overlaps(self, path: Path, first: Literal, last: Literal) -> pa.BooleanArray:
+    def _overlaps(
+        self, path: tree.Path, first: tree.Literal, last: tree.Literal
+    ) -> pa.BooleanArray:
         """Mask of files that may have a value between two others."""
         if first == last:
             return self._compared("=", path, first)
@@ -178,7 +170,7 @@ class _Files:
         reached = compare_arrays(">=", widened(upper, scalar.type), scalar)
         return pc.and_(found, pc.fill_null(reached, True))
 
-    def _not_in(self, path: Path, values: list[Literal]) -> pa.BooleanArray:
+    def _not_in(self, path: tree.Path, values: list[tree.Literal]) -> pa.BooleanArray:
         """Mask of NOT IN, which excludes only files with a single value that is in the list."""
         lower, upper = (self._stat(side.value, path) for side in Side)
         has_value = self._null_may_be(path, False)
@@ -190,7 +182,7 @@ class _Files:
         single = pc.fill_null(compare_arrays("=", lower, upper), False)
         return pc.and_(has_value, pc.invert(pc.and_(single, listed)))
 
-    def _starts_with(self, path: Path, prefix: str, wanted: bool) -> pa.BooleanArray:
+    def _starts_with(self, path: tree.Path, prefix: str, wanted: bool) -> pa.BooleanArray:
         lower, upper = (self._stat(side.value, path) for side in Side)
         has_value = self._null_may_be(path, False)
         if lower is None or upper is None:
@@ -206,11 +198,11 @@ class _Files:
             mask = pc.invert(pc.and_kleene(*both))
         return pc.and_(has_value, pc.fill_null(mask, True))
 
-    def _is_on_partitions(self, predicate: Predicate) -> bool:
-        names = {path[0] for path in columns_of(predicate)}
+    def _is_on_partitions(self, predicate: tree.Predicate) -> bool:
+        names = {path[0] for path in tree.columns_of(predicate)}
         return bool(names) and names <= self._partition_names
 
-    def _stat(self, stat: str, path: Path) -> pa.Array | None:
+    def _stat(self, stat: str, path: tree.Path) -> pa.Array | None:
         return self._column(stat_name(stat, path))
 
     def _column(self, name: str) -> pa.Array | None:
@@ -226,11 +218,9 @@ class _Files:
 def _may_compare(
     op: str, lower: pa.Array, upper: pa.Array, value: pa.Scalar, *, hides_nan: bool
 ) -> pa.BooleanArray | None:
-    """Mask of files with a value that may compare so; None when bounds prove nothing.
-
-    Parquet leaves NaN out of its statistics, and some writers take theirs from there.  NaN is
-    larger than every other number, so an upper bound of floats proves nothing about it.
-    """
+    """Mask of files with a value that may compare so; None when bounds prove nothing."""
+    # Parquet leaves NaN out of its statistics, and some writers copy them from there. NaN is
+    # larger than every other number, so an upper bound of floats proves nothing about it.
     is_nan = hides_nan and pc.is_nan(value).as_py()
     match op:
         case "<" | "<=":
@@ -249,7 +239,7 @@ def _may_compare(
             return None
 
 
-def _sort_key(value: Literal) -> Any:
+def _sort_key(value: tree.Literal) -> Any:
     inner = value.value
     return (inner != inner, inner)  # NaN last
 
@@ -267,7 +257,7 @@ def partition_columns_table(files: pa.Table, metadata: Metadata, *, zone: tzinfo
 
 
 def partition_mask(
-    predicate: Predicate, files: pa.Table, metadata: Metadata, *, time_zone: str = "UTC"
+    predicate: tree.Predicate, files: pa.Table, metadata: Metadata, *, time_zone: str = "UTC"
 ) -> pa.BooleanArray:
     """Whether each file may hold a row that `predicate` selects, by its partition values alone.
 
@@ -294,7 +284,6 @@ def typed_partitions(
 
 
 def _values_of(maps: pa.MapArray, key: str, f: StructField, files: pa.Table) -> pa.Array:
-    """The texts under `key`, one for each map."""
     if not len(maps):
         return pa.array([], pa.string())
     found = pc.indices_nonzero(pc.equal(maps.keys, key)).cast(pa.int64())
@@ -350,7 +339,7 @@ def row_groups_to_read(
     stats: dict[str, pa.Array] = {
         NUM_RECORDS: pa.array([group.num_rows for group in groups], pa.int64())
     }
-    for path in columns_of(predicate.predicate):
+    for path in tree.columns_of(predicate.predicate):
         f = schema.find(path)
         if f is None or not is_atomic(f.data_type):
             continue
@@ -364,11 +353,11 @@ def row_groups_to_read(
 
 
 def _leaf_stats(
-    path: Path, f: StructField, present: pa.DataType, chunks: Sequence[Any]
+    path: tree.Path, f: StructField, present: pa.DataType, chunks: Sequence[Any]
 ) -> Iterator[tuple[str, pa.Array]]:
     counts = [None if s is None or not s.has_null_count else s.null_count for s in chunks]
     yield stat_name(NULL_COUNT, path), pa.array(counts, pa.int64())
-    bounded = has_bounds(f.data_type) and has_binary_order(f)
+    bounded = has_usable_bounds(f.data_type) and has_binary_order(f)
     reads = _reader(present) if bounded else None
     convert = caster(present, f.data_type)
     if reads is None or convert is None:

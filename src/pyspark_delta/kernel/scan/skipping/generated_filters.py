@@ -7,14 +7,14 @@ depends on the time zone of the row's writer, which is not recorded, so timestam
 to a day in both directions.  PROTOCOL.md, "Generated Columns".
 
 >>> from pyspark_delta.kernel.protocol.schema_json import format_schema
->>> year = StructField("y", INTEGER, metadata={"delta.generationExpression": "YEAR(d)"})
->>> schema = format_schema(StructType((StructField("d", DATE), year)))
+>>> year = StructField("y", types.INTEGER, metadata={"delta.generationExpression": "YEAR(d)"})
+>>> schema = format_schema(StructType((StructField("d", types.DATE), year)))
 >>> table = Metadata(id="1", schema_string=schema, partition_columns=("y",))
->>> day = Comparison("<", Column(("d",)), Literal(0, DATE))
+>>> day = tree.Comparison("<", tree.Column(("d",)), tree.Literal(0, types.DATE))
 >>> implied_partition_filter(bind(day, table.schema), table).to_sql()
 'y <= 1970 OR y IS NULL'
 >>> [rule] = generation_rules(table)
->>> rule.source, rule.image(366, UTC)
+>>> rule.shape.source, rule.shape.image(366, UTC)
 (('d',), (1971,))
 """
 
@@ -27,41 +27,15 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.datetimes import MICROS_PER_DAY
 from pyspark_delta.kernel.protocol.generated_columns import generation_expression
 from pyspark_delta.kernel.protocol.schema_json import parse_schema
-from pyspark_delta.kernel.protocol.types import (
-    BYTE,
-    DATE,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    DataType,
-    StructField,
-    StructType,
-)
+from pyspark_delta.kernel.protocol.types import DataType, StructField, StructType
+from pyspark_delta.kernel.scan.predicates import tree
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate, bind, has_binary_order
 from pyspark_delta.kernel.scan.predicates.literals import start_of_day, zone_named
-from pyspark_delta.kernel.scan.predicates.tree import (
-    TRUE,
-    And,
-    Column,
-    Comparison,
-    In,
-    IsNull,
-    Literal,
-    Not,
-    Or,
-    Path,
-    Predicate,
-    StartsWith,
-    conjunction,
-    disjunction,
-)
 from pyspark_delta.kernel.sql.lexer import Token, TokenError, TokenKind, tokenize
 
 # Longer lists are replaced by the range from their least to their largest value.
@@ -69,24 +43,23 @@ _MOST_VALUES = 50
 _CONTRARY = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_PARTS = ("YEAR", "MONTH", "DAY", "HOUR")
-_TIMES = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
-_IDENTICAL = (*_TIMES, STRING, BYTE, SHORT, INTEGER, LONG)
+_TIMES = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ)
+_IDENTICAL = (*_TIMES, types.STRING, types.BYTE, types.SHORT, types.INTEGER, types.LONG)
 
 Values = tuple[int | str, ...]
 Image = Callable[[int | str, tzinfo], Values]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationRule:
-    """Partition columns generated from one column, the most significant first.
+class _Shape(NamedTuple):
+    """A generation expression that is monotonic in its column: `image` computes its value.
 
-    `image` computes their values from a value of the column.
+    A `date_part` is monotonic only together with those before it.
     """
 
-    source: Path
+    source: tree.Path
     source_type: DataType
-    columns: tuple[StructField, ...]
     image: Image
+    date_part: str = ""
     prefix_length: int | None = None
     """Set when the value is the beginning of a text."""
     is_instant: bool = False
@@ -94,46 +67,53 @@ class GenerationRule:
 
     @property
     def depends_on_zone(self) -> bool:
-        """Whether the value depends on the session's time zone."""
-        return self.source_type == TIMESTAMP and self.image is not _same
+        return self.source_type == types.TIMESTAMP and self.image is not _same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRule:
+    """Partition columns generated from one column, the most significant first."""
+
+    columns: tuple[StructField, ...]
+    shape: _Shape
 
 
 def implied_partition_filter(predicate: BoundPredicate, metadata: Metadata) -> BoundPredicate:
     """The filter on partition columns that `predicate` implies; TRUE when it implies none."""
     rules = generation_rules(metadata)
     if not rules or predicate.is_true:
-        return replace(predicate, predicate=TRUE)
+        return replace(predicate, predicate=tree.TRUE)
     zone = zone_named(predicate.time_zone)
-    found = conjunction(_implied(predicate.predicate, rule, zone) for rule in rules)
+    found = tree.conjunction(_implied(predicate.predicate, rule, zone) for rule in rules)
     return bind(found, metadata.schema, time_zone=predicate.time_zone, lenient=True)
 
 
-def _implied(predicate: Predicate, rule: GenerationRule, zone: tzinfo) -> Predicate:
+def _implied(predicate: tree.Predicate, rule: GenerationRule, zone: tzinfo) -> tree.Predicate:
     match predicate:
-        case And(all_of=parts):
-            return conjunction(_implied(part, rule, zone) for part in parts)
-        case Or(any_of=parts):
-            return disjunction(_implied(part, rule, zone) for part in parts)
-        case Not(operand=Comparison(op=op, left=left, right=right)) if op in _CONTRARY:
-            return _implied(Comparison(_CONTRARY[op], left, right), rule, zone)
-        case IsNull(column=column) if column.path == rule.source:
-            return conjunction(IsNull(Column((f.name,))) for f in rule.columns)
-        case StartsWith(column=column, prefix=prefix) if column.path == rule.source:
-            if rule.prefix_length is None:
-                return TRUE
-            beginning = prefix[: rule.prefix_length]
-            return _or_null(StartsWith(Column((rule.columns[0].name,)), beginning), rule)
-        case Comparison(op=op, left=Column(path=path), right=Literal() as value):
-            if path == rule.source and op != "!=":
+        case tree.And(all_of=parts):
+            return tree.conjunction(_implied(part, rule, zone) for part in parts)
+        case tree.Or(any_of=parts):
+            return tree.disjunction(_implied(part, rule, zone) for part in parts)
+        case tree.Not(operand=tree.Comparison(op=op, left=left, right=right)) if op in _CONTRARY:
+            return _implied(tree.Comparison(_CONTRARY[op], left, right), rule, zone)
+        case tree.IsNull(column=column) if column.path == rule.shape.source:
+            return tree.conjunction(tree.IsNull(tree.Column((f.name,))) for f in rule.columns)
+        case tree.StartsWith(column=column, prefix=prefix) if column.path == rule.shape.source:
+            if rule.shape.prefix_length is None:
+                return tree.TRUE
+            beginning = prefix[: rule.shape.prefix_length]
+            return _or_null(tree.StartsWith(tree.Column((rule.columns[0].name,)), beginning), rule)
+        case tree.Comparison(op=op, left=tree.Column(path=path), right=tree.Literal() as value):
+            if path == rule.shape.source and op != "!=":
                 return _compared(op, value, rule, zone)
-        case In(column=column, values=values) if column.path == rule.source:
+        case tree.In(column=column, values=values) if column.path == rule.shape.source:
             return _listed(values, rule, zone)
-    return TRUE
+    return tree.TRUE
 
 
-def _compared(op: str, value: Literal, rule: GenerationRule, zone: tzinfo) -> Predicate:
-    if value.value is None or value.data_type != rule.source_type:
-        return TRUE
+def _compared(op: str, value: tree.Literal, rule: GenerationRule, zone: tzinfo) -> tree.Predicate:
+    if value.value is None or value.data_type != rule.shape.source_type:
+        return tree.TRUE
     inner = value.value
     assert isinstance(inner, int | str)
     bounds = []
@@ -142,58 +122,62 @@ def _compared(op: str, value: Literal, rule: GenerationRule, zone: tzinfo) -> Pr
     if op in ("=", "<=>", "<", "<="):
         bounds.append((_image(inner, 1, rule, zone), False))
     if any(image is None for image, _ in bounds):
-        return TRUE
+        return tree.TRUE
     if len(bounds) == 2 and bounds[0][0] == bounds[1][0]:
         same = zip(rule.columns, bounds[0][0] or (), strict=True)
-        return _or_null(conjunction(_one(f, "=", value) for f, value in same), rule)
-    return conjunction(
+        return _or_null(tree.conjunction(_one(f, "=", value) for f, value in same), rule)
+    return tree.conjunction(
         _or_null(_beyond(rule, image or (), is_lower=is_lower), rule) for image, is_lower in bounds
     )
 
 
-def _listed(values: Sequence[Literal], rule: GenerationRule, zone: tzinfo) -> Predicate:
+def _listed(values: Sequence[tree.Literal], rule: GenerationRule, zone: tzinfo) -> tree.Predicate:
     given = [value for value in values if value.value is not None]
-    if not given or any(value.data_type != rule.source_type for value in given):
-        return TRUE
+    if not given or any(value.data_type != rule.shape.source_type for value in given):
+        return tree.TRUE
     if len(given) <= _MOST_VALUES:
-        return disjunction(_compared("=", value, rule, zone) for value in given)
+        return tree.disjunction(_compared("=", value, rule, zone) for value in given)
     ordered = sorted(given, key=lambda value: value.value)  # type: ignore[arg-type, return-value]
-    return conjunction(
+    return tree.conjunction(
         [_compared(">=", ordered[0], rule, zone), _compared("<=", ordered[-1], rule, zone)]
     )
 
 
 def _image(value: int | str, direction: int, rule: GenerationRule, zone: tzinfo) -> Values | None:
     """The partition values of a value, or of one a day before or after; None out of range."""
-    if rule.depends_on_zone and isinstance(value, int):
+    if rule.shape.depends_on_zone and isinstance(value, int):
         value += direction * MICROS_PER_DAY
     try:
-        image = rule.image(value, zone)
+        image = rule.shape.image(value, zone)
     except (ValueError, OverflowError):
         return None
-    if rule.is_instant and isinstance(image[0], int):
+    if rule.shape.is_instant and isinstance(image[0], int):
         return (image[0] + direction * MICROS_PER_DAY,)
     return image
 
 
-def _beyond(rule: GenerationRule, image: Values, *, is_lower: bool) -> Predicate:
+def _beyond(rule: GenerationRule, image: Values, *, is_lower: bool) -> tree.Predicate:
     """The filter that the tuple of partition columns is not below `image`, or not above it."""
     strict, loose = (">", ">=") if is_lower else ("<", "<=")
     *firsts, last = rule.columns
-    found: Predicate = _one(last, loose, image[-1])
+    found: tree.Predicate = _one(last, loose, image[-1])
     for f, value in reversed(list(zip(firsts, image, strict=False))):
-        found = disjunction([_one(f, strict, value), conjunction([_one(f, "=", value), found])])
+        found = tree.disjunction(
+            [_one(f, strict, value), tree.conjunction([_one(f, "=", value), found])]
+        )
     return found
 
 
-def _one(f: StructField, op: str, value: int | str) -> Predicate:
-    kind = STRING if isinstance(value, str) else f.data_type
-    return Comparison(op, Column((f.name,)), Literal(value, kind))
+def _one(f: StructField, op: str, value: int | str) -> tree.Predicate:
+    kind = types.STRING if isinstance(value, str) else f.data_type
+    return tree.Comparison(op, tree.Column((f.name,)), tree.Literal(value, kind))
 
 
-def _or_null(predicate: Predicate, rule: GenerationRule) -> Predicate:
+def _or_null(predicate: tree.Predicate, rule: GenerationRule) -> tree.Predicate:
     # A value without an image, such as a year too large, is null in the partition column.
-    return disjunction([predicate, *(IsNull(Column((f.name,))) for f in rule.columns)])
+    return tree.disjunction(
+        [predicate, *(tree.IsNull(tree.Column((f.name,))) for f in rule.columns)]
+    )
 
 
 def generation_rules(metadata: Metadata) -> tuple[GenerationRule, ...]:
@@ -211,52 +195,26 @@ def _rules(schema_string: str, names: tuple[str, ...]) -> tuple[GenerationRule, 
     """The rules for the columns `names`; one for YEAR, MONTH, DAY and HOUR of a column together."""
     schema = parse_schema(schema_string)
     rules = []
-    parts: dict[Path, dict[str, tuple[StructField, DataType]]] = {}
+    parts: dict[tree.Path, dict[str, tuple[StructField, DataType]]] = {}
     for f in (f for f in schema if f.name in names):
         shape = _shape(generation_expression(f) or "", schema)
         if shape is None:
             continue
-        if shape.image is None:
+        if shape.date_part:
             parts.setdefault(shape.source, {})[shape.date_part] = (f, shape.source_type)
             continue
-        rules.append(
-            GenerationRule(
-                source=shape.source,
-                source_type=shape.source_type,
-                columns=(f,),
-                image=shape.image,
-                prefix_length=shape.prefix_length,
-                is_instant=shape.is_instant,
-            )
-        )
+        rules.append(GenerationRule(columns=(f,), shape=shape))
     for path, found in parts.items():
         # YEAR alone is monotonic, MONTH only together with a YEAR.
         columns = [found[part] for part in takewhile(found.__contains__, _DATE_PARTS)]
         if columns:
             kind = columns[0][1]
-            rules.append(
-                GenerationRule(
-                    source=path,
-                    source_type=kind,
-                    columns=tuple(f for f, _ in columns),
-                    image=_date_parts(len(columns), kind),
-                )
-            )
+            whole = _Shape(path, kind, _date_parts(len(columns), kind))
+            rules.append(GenerationRule(columns=tuple(f for f, _ in columns), shape=whole))
     return tuple(rules)
 
 
 _Expression = tuple[str, tuple["_Expression | str | int", ...]]
-
-
-class _Shape(NamedTuple):
-    """A generation expression that is monotonic in its column; a `date_part` has no image."""
-
-    source: Path
-    source_type: DataType
-    image: Image | None
-    date_part: str = ""
-    prefix_length: int | None = None
-    is_instant: bool = False
 
 
 def _shape(text: str, schema: StructType) -> _Shape | None:
@@ -284,7 +242,8 @@ def _cast_shape(arguments: Sequence[object], schema: StructType) -> _Shape:
 def _part_shape(part: str) -> Callable[[Sequence[object], StructType], _Shape]:
     def shape(arguments: Sequence[object], schema: StructType) -> _Shape:
         [inner] = arguments
-        return _Shape(*_time_source(inner, schema), None, date_part=part)
+        path, kind = _time_source(inner, schema)
+        return _Shape(path, kind, _date_parts(len(_DATE_PARTS), kind), date_part=part)
 
     return shape
 
@@ -297,7 +256,7 @@ def _format_shape(arguments: Sequence[object], schema: StructType) -> _Shape:
 
 def _date_trunc_shape(arguments: Sequence[object], schema: StructType) -> _Shape:
     unit, inner = arguments
-    path, kind = _source(inner, schema, (TIMESTAMP,))
+    path, kind = _source(inner, schema, (types.TIMESTAMP,))
     start = _UNITS[str(unit).upper()]
 
     def image(value: int | str, zone: tzinfo) -> Values:
@@ -317,7 +276,7 @@ def _substring_shape(arguments: Sequence[object], schema: StructType) -> _Shape:
     inner, start, length = arguments
     if start not in (0, 1) or not isinstance(length, int) or length < 1:
         raise ValueError("it is not the beginning of a text")
-    path, kind = _source(inner, schema, (STRING,))
+    path, kind = _source(inner, schema, (types.STRING,))
     return _Shape(path, kind, lambda value, _: (str(value)[:length],), prefix_length=length)
 
 
@@ -361,10 +320,10 @@ _UNITS: dict[str, Callable[[date], date]] = {
 
 def _source(
     expression: object, schema: StructType, kinds: Sequence[DataType]
-) -> tuple[Path, DataType]:
+) -> tuple[tree.Path, DataType]:
     """The column of an expression that is just a column of one of these types; else ValueError."""
     if isinstance(expression, tuple) and expression[0] == "column":
-        path: Path = ()
+        path: tree.Path = ()
         struct: DataType = schema
         f: StructField | None = None
         for step in expression[1]:
@@ -377,7 +336,7 @@ def _source(
     raise ValueError("it is not a column of that type")
 
 
-def _time_source(expression: object, schema: StructType) -> tuple[Path, DataType]:
+def _time_source(expression: object, schema: StructType) -> tuple[tree.Path, DataType]:
     """As `_source`, for a date or a time, cast to a date or not."""
     if isinstance(expression, tuple) and expression[0] == "CAST" and len(expression[1]) == 2:
         expression, wanted = expression[1]
@@ -409,10 +368,10 @@ def _days(day: date) -> int:
 def _local(value: int | str, kind: DataType, zone: tzinfo) -> datetime:
     """The local date and time: in `zone` for a TIMESTAMP."""
     assert isinstance(value, int)
-    if kind == DATE:
+    if kind == types.DATE:
         return _EPOCH + timedelta(days=value)
     moment = _EPOCH + timedelta(microseconds=value)
-    return moment.astimezone(zone) if kind == TIMESTAMP else moment
+    return moment.astimezone(zone) if kind == types.TIMESTAMP else moment
 
 
 @lru_cache(maxsize=256)

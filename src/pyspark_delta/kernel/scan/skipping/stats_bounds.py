@@ -61,12 +61,12 @@ _DOUBLE_ERROR = 2.0**-51
 _MAX_DIGITS = 38
 
 
-def has_bounds(data_type: DataType) -> bool:
+def has_usable_bounds(data_type: DataType) -> bool:
     """Whether statistics of a type have a usable minimum and maximum."""
-    return raw_type(data_type) is not None
+    return json_arrow_type(data_type) is not None
 
 
-def raw_type(data_type: DataType) -> pa.DataType | None:
+def json_arrow_type(data_type: DataType) -> pa.DataType | None:
     """The type a bound has in JSON; None for a type that has no bounds."""
     if isinstance(data_type, DecimalType):
         return pa.decimal128(_MAX_DIGITS, data_type.scale)

@@ -4,19 +4,17 @@ Statistics come as JSON text, or as the struct of checkpoints.  Both give a tabl
 file and, for each leaf, its null count and bounds of its values.  Unknown or unreadable values are
 null.  `files` evaluates predicates on it.  PROTOCOL.md, "Per-file Statistics".
 
->>> leaf = Leaf(path=("n",), physical_path=("n",), data_type=LONG, is_ordered=True)
+>>> leaf = StatsLeaf(path=("n",), physical_path=("n",), data_type=types.LONG, is_ordered=True)
 >>> text = '{"numRecords":3,"minValues":{"n":1},"maxValues":{"n":7},"nullCount":{"n":0}}'
->>> parse_stats(pa.chunked_array([[text, None, "?"]]), [leaf]).to_pylist()[0]
+>>> leaf_stats(pa.chunked_array([[text, None, "?"]]), [leaf]).to_pylist()[0]
 {'numRecords': 3, 'tightBounds': None, 'nullCount n': 0, 'minValues n': 1, 'maxValues n': 7}
 """
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -25,29 +23,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from pyspark_delta.kernel.log.arrow_types import one_array
+from pyspark_delta.kernel.log.checkpoints.parsed_columns import fitted, loaded
 from pyspark_delta.kernel.log.replay import ColumnSource, FilePart, FileState
+from pyspark_delta.kernel.protocol import types
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.column_mapping import MODE_KEY, ColumnMappingMode, physical_path
 from pyspark_delta.kernel.protocol.type_widening import type_changes
-from pyspark_delta.kernel.protocol.types import (
-    BOOLEAN,
-    FLOAT,
-    LONG,
-    VARIANT,
-    DataType,
-    DecimalType,
-    StructType,
-)
-from pyspark_delta.kernel.scan.arrow.types import one_array
+from pyspark_delta.kernel.protocol.types import DataType, StructType
 from pyspark_delta.kernel.scan.predicates.binding import BoundPredicate, has_binary_order
-from pyspark_delta.kernel.scan.predicates.literals import FRACTIONAL, INTEGRAL, MAX_LONG, MIN_LONG
 from pyspark_delta.kernel.scan.predicates.tree import Column, Path, columns_of
 from pyspark_delta.kernel.scan.skipping.stats_bounds import (
     Side,
     around_float,
     bound,
-    has_bounds,
-    raw_type,
+    has_usable_bounds,
+    json_arrow_type,
     struct_bound,
 )
 
@@ -61,9 +52,6 @@ _PIECE_ROWS = 1_024
 _BLOCK_BYTES = 1024 * 1024
 # No statistics are that long; longer text is not worth its memory.
 _LONGEST_ROW = 16 * 1024 * 1024
-_EXACT = Context(prec=200)
-_BEYOND_DOUBLES = Decimal("1.7976931348623158e308")
-_FLOAT_NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 # The text between two rows: each is in an object of its own, so that no content of a row can
 # pass for two rows or extend into the next.
 _SEPARATOR = '}\n{"r":'
@@ -71,7 +59,7 @@ _ROW_START = len('{"r":')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class StatsLeaf:
     """A column with statistics.
 
     `is_ordered` is true if bounds are comparable; `was_float`, if it is a DOUBLE now, but files may
@@ -85,23 +73,23 @@ class Leaf:
     was_float: bool = False
 
 
-ROWS_ALONE = Leaf(path=(), physical_path=(), data_type=VARIANT, is_ordered=False)
+ROWS_ALONE = StatsLeaf(path=(), physical_path=(), data_type=types.VARIANT, is_ordered=False)
 """No column: for callers that only need the number of rows of each file."""
 # Pruning may leave so few files that parsing the others for later use is not worth it.
 _FEW = 0.2
 _MANY = 50_000
 # Parsing text costs far more than comparing numbers.  The cache belongs to a source of add
 # actions, which outlives the version it was read for: a commit adds only its own text to parse.
-_KEPT: WeakKeyDictionary[ColumnSource, dict[Leaf, pa.Table]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[ColumnSource, dict[StatsLeaf, pa.Table]] = WeakKeyDictionary()
 _LOCK = Lock()
 
 
-def stats_leaves(predicate: BoundPredicate, metadata: Metadata) -> tuple[Leaf, ...]:
+def stats_leaves(predicate: BoundPredicate, metadata: Metadata) -> tuple[StatsLeaf, ...]:
     """The leaves whose statistics are relevant for `predicate`, each once."""
     return column_leaves(columns_of(predicate.predicate), metadata)
 
 
-def column_leaves(paths: Iterable[Path], metadata: Metadata) -> tuple[Leaf, ...]:
+def column_leaves(paths: Iterable[Path], metadata: Metadata) -> tuple[StatsLeaf, ...]:
     """The leaves at these paths that can have statistics."""
     schema = metadata.schema
     mode = ColumnMappingMode.parse(metadata.configuration.get(MODE_KEY))
@@ -111,15 +99,15 @@ def column_leaves(paths: Iterable[Path], metadata: Metadata) -> tuple[Leaf, ...]
         f = schema.find(path)
         if f is None or path[0].lower() in partitions:
             continue
-        if isinstance(f.data_type, StructType) or f.data_type == VARIANT:
+        if isinstance(f.data_type, StructType) or f.data_type == types.VARIANT:
             continue
         leaves.append(
-            Leaf(
+            StatsLeaf(
                 path=path,
                 physical_path=physical_path(schema, path, mode),
                 data_type=f.data_type,
-                is_ordered=has_bounds(f.data_type) and has_binary_order(f),
-                was_float=any(change.from_type == FLOAT for change in type_changes(f)),
+                is_ordered=has_usable_bounds(f.data_type) and has_binary_order(f),
+                was_float=any(change.from_type == types.FLOAT for change in type_changes(f)),
             )
         )
     return tuple(leaves)
@@ -130,7 +118,7 @@ def stat_name(stat: str, path: Path) -> str:
     return f"{stat} {Column(path).to_sql()}"
 
 
-def parse_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> pa.Table:
+def leaf_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[StatsLeaf]) -> pa.Table:
     """Counts and bounds from JSON texts, one row each.
 
     A null or malformed text gives nulls, and does not affect other rows.
@@ -138,16 +126,16 @@ def parse_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> pa
     return parse_pieces(stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats], leaves)
 
 
-def parse_pieces(pieces_of_text: Iterable[pa.Array], leaves: Sequence[Leaf]) -> pa.Table:
-    """As `parse_stats`, from pieces of text that are released as soon as they are parsed."""
+def parse_pieces(pieces_of_text: Iterable[pa.Array], leaves: Sequence[StatsLeaf]) -> pa.Table:
+    """As `leaf_stats`, from pieces of text that are released as soon as they are parsed."""
     fields = _raw_fields(leaves)
     pieces = [_raw_rows(piece, fields) for chunk in pieces_of_text for piece in _slices(chunk)]
     raw = pa.concat_tables([_raw_schema(fields).empty_table(), *pieces]).combine_chunks()
     return _table(leaves, lambda f: one_array(raw.column(f.name)), bound)
 
 
-def struct_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> pa.Table:
-    """As `parse_stats`, from the column `stats_parsed` of checkpoints."""
+def struct_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[StatsLeaf]) -> pa.Table:
+    """As `leaf_stats`, from the column `stats_parsed` of checkpoints."""
     array = one_array(stats)
 
     def values(f: _RawField) -> pa.Array:
@@ -166,7 +154,9 @@ def struct_stats(stats: pa.ChunkedArray | pa.Array, leaves: Sequence[Leaf]) -> p
     return _table(leaves, values, struct_bound)
 
 
-def parsed_stats(state: FileState, wanted: pa.BooleanArray, leaves: Sequence[Leaf]) -> pa.Table:
+def parsed_stats(
+    state: FileState, wanted: pa.BooleanArray, leaves: Sequence[StatsLeaf]
+) -> pa.Table:
     """Counts and bounds of `leaves`, for the live files that are `wanted`.
 
     `wanted` has a row for each row of `state.columns`, and the result one for each that is true.
@@ -190,17 +180,17 @@ class _RawField(NamedTuple):
     was_float: bool = False
 
 
-def _raw_fields(leaves: Sequence[Leaf]) -> list[_RawField]:
+def _raw_fields(leaves: Sequence[StatsLeaf]) -> list[_RawField]:
     fields = [
-        _RawField(NUM_RECORDS, (NUM_RECORDS,), pa.int64(), LONG),
-        _RawField(TIGHT_BOUNDS, (TIGHT_BOUNDS,), pa.bool_(), BOOLEAN),
+        _RawField(NUM_RECORDS, (NUM_RECORDS,), pa.int64(), types.LONG),
+        _RawField(TIGHT_BOUNDS, (TIGHT_BOUNDS,), pa.bool_(), types.BOOLEAN),
     ]
     for leaf in leaves:
         if leaf == ROWS_ALONE:
             continue
         name, path = stat_name(NULL_COUNT, leaf.path), (NULL_COUNT, *leaf.physical_path)
-        fields.append(_RawField(name, path, pa.int64(), LONG))
-        kind = raw_type(leaf.data_type)
+        fields.append(_RawField(name, path, pa.int64(), types.LONG))
+        kind = json_arrow_type(leaf.data_type)
         if not leaf.is_ordered or kind is None:
             continue
         for side in Side:
@@ -214,7 +204,7 @@ def _raw_schema(fields: Sequence[_RawField]) -> pa.Schema:
 
 
 def _table(
-    leaves: Sequence[Leaf],
+    leaves: Sequence[StatsLeaf],
     values: Callable[[_RawField], pa.Array],
     made: Callable[[pa.Array, DataType, Side], pa.Array],
 ) -> pa.Table:
@@ -289,62 +279,19 @@ def _nested_type(fields: Sequence[_RawField]) -> pa.DataType:
 def _read_one_by_one(rows: pa.Array, fields: Sequence[_RawField]) -> pa.Table:
     columns: list[list[object]] = [[] for _ in fields]
     for text in rows:
-        stats = _loaded(text)
+        is_read = text.is_valid and text.as_buffer().size <= _LONGEST_ROW
+        stats = loaded(text.as_py()) if is_read else None
         for f, column in zip(fields, columns, strict=True):
             value = stats
             for name in f.path:
                 value = value.get(name) if isinstance(value, dict) else None
-            column.append(_checked(value, f))
+            rounding = ROUND_FLOOR if f.side is Side.LOWER else ROUND_CEILING
+            column.append(fitted(value, f.kind, rounding))
     arrays = [pa.array(column, f.kind) for f, column in zip(fields, columns, strict=True)]
     return pa.table(arrays, schema=_raw_schema(fields))
 
 
-def _loaded(text: pa.StringScalar) -> Any:
-    if not text.is_valid or text.as_buffer().size > _LONGEST_ROW:
-        return None
-    try:
-        return json.loads(text.as_py(), parse_float=Decimal)
-    except (ValueError, RecursionError, InvalidOperation):
-        return None
-
-
-def _checked(value: object, f: _RawField) -> object:
-    """`value` in the type of its field, rounded outwards; None if it does not fit."""
-    kind = f.data_type
-    if isinstance(value, str) and value in _FLOAT_NAMES and kind in FRACTIONAL:
-        return _FLOAT_NAMES[value]
-    if isinstance(value, bool):
-        return value if kind == BOOLEAN else None
-    if isinstance(value, str):
-        return value if f.kind == pa.string() and _is_text(value) else None
-    if isinstance(value, float) and kind in FRACTIONAL:  # NaN without quotes
-        return value
-    if not isinstance(value, int | Decimal):
-        return None
-    if kind in FRACTIONAL:
-        is_finite = abs(Decimal(value)) < _BEYOND_DOUBLES
-        return float(value) if is_finite else None
-    if kind in INTEGRAL:
-        return int(value) if MIN_LONG <= value <= MAX_LONG and value == int(value) else None
-    if isinstance(kind, DecimalType):
-        rounding = ROUND_FLOOR if f.side is Side.LOWER else ROUND_CEILING
-        try:
-            scaled = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), rounding, _EXACT)
-        except InvalidOperation:
-            return None
-        return scaled if abs(scaled) < Decimal(10) ** (38 - kind.scale) else None
-    return None
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf]) -> pa.Table:
+def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[StatsLeaf]) -> pa.Table:
     if not wanted.true_count:
         return parse_pieces([], leaves)
     with _LOCK:
@@ -359,7 +306,7 @@ def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf])
     missing = [leaf for leaf in leaves if leaf not in kept]
     if missing:
         if wanted.true_count < _FEW * len(part.keys):
-            return parse_stats(part.live_stats(wanted), leaves)
+            return leaf_stats(part.live_stats(wanted), leaves)
         _keep(kept, parse_pieces(part.source.stats_texts(), missing), missing)
         if len(part.keys) > _MANY:
             # Parsing took several times the memory of its result, and Arrow's pool keeps it.
@@ -369,6 +316,6 @@ def _part_stats(part: FilePart, wanted: pa.BooleanArray, leaves: Sequence[Leaf])
     return (table if part.live is None else table.filter(part.live)).filter(wanted)
 
 
-def _keep(kept: dict[Leaf, pa.Table], parsed: pa.Table, leaves: Sequence[Leaf]) -> None:
+def _keep(kept: dict[StatsLeaf, pa.Table], parsed: pa.Table, leaves: Sequence[StatsLeaf]) -> None:
     for leaf in leaves:
         kept[leaf] = parsed.select([f.name for f in _raw_fields([leaf])])

@@ -104,23 +104,18 @@ class HadoopStore(LogStore):
         self._options = dict(options or {})
         self._root = f"{scheme}:" + (f"//{authority}" if authority else "") + path
         self._root_path = path
-        self._root_uri = absolute_uri(scheme, authority, path or "/").removesuffix("/")
+        self.root_uri = absolute_uri(scheme, authority, path or "/").removesuffix("/")
         self._is_local: bool | None = None
         with self._translated("open", ""):
             self._conf = self._jvm.hadoop_conf(self._options)
             self._file_system = self._path("").getFileSystem(self._conf)
-
-    @property
-    def root_uri(self) -> str:
-        """Scheme, host and path as the user spelled them."""
-        return self._root_uri
 
     def __reduce__(self) -> tuple[Callable[..., HadoopStore], tuple[str, dict[str, str]]]:
         return _reopened, (self._root, self._options)
 
     def read(self, path: str) -> bytes:
         """See LogStore."""
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         with self._translated("read", path), self._opened(path) as stream:
             data: bytes = stream.readNBytes(_DIRECT_BYTES)
             if len(data) == _DIRECT_BYTES:
@@ -151,7 +146,7 @@ class HadoopStore(LogStore):
 
     def stat(self, path: str) -> FileInfo:
         """See LogStore."""
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         with self._translated("stat", path):
             status = self._file_system.getFileStatus(self._path(path))
             if status.isFile():
@@ -162,7 +157,7 @@ class HadoopStore(LogStore):
 
     def list_from(self, start: str) -> list[FileInfo]:
         """See LogStore."""
-        directory, least = split_start(start, self._root_uri)
+        directory, least = split_start(start, self.root_uri)
         prefix = f"{directory}/" if directory else ""
         entries = (e for e in self._listed(directory) if e.is_file and e.name >= least)
         infos = [entry.file_info(prefix + entry.name) for entry in entries]
@@ -170,7 +165,7 @@ class HadoopStore(LogStore):
 
     def list_directory(self, path: str) -> tuple[list[FileInfo], list[str]]:
         """Files and directories of one directory ("" is the root), as paths below the root."""
-        directory = check_directory(path, self._root_uri)
+        directory = check_directory(path, self.root_uri)
         prefix = f"{directory}/" if directory else ""
         entries = self._listed(directory)
         files = [entry.file_info(prefix + entry.name) for entry in entries if entry.is_file]
@@ -178,7 +173,7 @@ class HadoopStore(LogStore):
 
     def list_trees(self, directories: Sequence[str], tasks_above: int) -> list[FileInfo]:
         """The files below directories, without hidden ones; by Spark tasks when they are many."""
-        paths = [self._path(check_directory(each, self._root_uri)) for each in directories]
+        paths = [self._path(check_directory(each, self.root_uri)) for each in directories]
         with self._translated("list", ""):
             found = list_leaf_files(self._jvm, paths, self._conf, tasks_above)
         start = len(self._root_path) + 1
@@ -206,7 +201,7 @@ class HadoopStore(LogStore):
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
         """See LogStore."""
-        pending = [check_directory(prefix, self._root_uri)]
+        pending = [check_directory(prefix, self.root_uri)]
         while pending:
             directory = pending.pop()
             for entry in self._listed(directory):
@@ -222,7 +217,7 @@ class HadoopStore(LogStore):
 
     def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
         """See LogStore."""
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         with self._translated("create", path):
             if self._file_system.exists(self._path(path)):  # the loser need not write its file
                 raise FileAlreadyExistsError(path=self.address(path))
@@ -230,18 +225,18 @@ class HadoopStore(LogStore):
 
     def overwrite(self, path: str, data: bytes) -> None:
         """See LogStore."""
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         self._publish("overwrite", path, (data,), overwrites=True)
 
     def delete(self, path: str) -> None:
         """See LogStore."""
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         with suppress(FileMissingError), self._translated("delete", path):
             self._file_system.delete(self._path(path), False)
 
     def delete_directory(self, path: str) -> bool:
         """See LogStore."""
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         try:
             # Never recursively: Hadoop then refuses a directory that is not empty.
             return bool(self._file_system.delete(self._path(path), False))
@@ -252,7 +247,7 @@ class HadoopStore(LogStore):
 
     def make_directory(self, path: str) -> None:
         """See LogStore."""
-        check_relative(path, self._root_uri)
+        check_relative(path, self.root_uri)
         with self._translated("make directory", path):
             self._file_system.mkdirs(self._path(path))
 
@@ -444,7 +439,7 @@ class HadoopStore(LogStore):
         if name in _MISSING and fails_as is None:
             return FileMissingError(path=self.address(path))
         if name == "UnsupportedFileSystemException" and operation == "open":
-            return UnsupportedSchemeError(path=self._root_uri)
+            return UnsupportedSchemeError(path=self.root_uri)
         system = None if java is None else system_refusal(str(java.getMessage()))
         if fails_as is not None and (name in _REFUSALS or system is not None):
             fails_as = StorageRefusedError
@@ -454,7 +449,7 @@ class HadoopStore(LogStore):
     def _error(
         self, operation: str, path: str, reason: str, kind: type[StorageError] = StorageError
     ) -> StorageError:
-        address = self.address(path) if path else self._root_uri
+        address = self.address(path) if path else self.root_uri
         return kind(operation=operation, path=address, reason=reason)
 
 

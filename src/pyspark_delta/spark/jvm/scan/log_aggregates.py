@@ -153,9 +153,9 @@ def _aggregate(expression: Any, found: _Aggregates) -> Aggregate | None:
         return None
     kind = simple_name(arguments[0])
     if kind == "AttributeReference":
-        return Aggregate(question, found.scanned(arguments[0]))
+        return Aggregate(kind=question, column=found.scanned(arguments[0]))
     if kind == "Literal" and question is AggregateKind.COUNT and not arguments[0].nullable():
-        return Aggregate(question)
+        return Aggregate(kind=question)
     return None
 
 

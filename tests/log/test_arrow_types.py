@@ -6,6 +6,11 @@ import pyarrow as pa
 import pytest
 
 from pyspark_delta.errors import SchemaError
+from pyspark_delta.kernel.log.arrow_types import (
+    arrow_schema,
+    arrow_type,
+    kernel_type,
+)
 from pyspark_delta.kernel.protocol.types import (
     BINARY,
     BOOLEAN,
@@ -28,11 +33,6 @@ from pyspark_delta.kernel.protocol.types import (
     PrimitiveType,
     StructField,
     StructType,
-)
-from pyspark_delta.kernel.scan.arrow.types import (
-    arrow_schema,
-    arrow_type,
-    kernel_type,
 )
 
 SCHEMA = StructType(

@@ -6,7 +6,7 @@ PROTOCOL.md, "Column Mapping", "Reader Requirements for Column Mapping".
 
 >>> from pyspark_delta.kernel.protocol.types import LONG, STRING
 >>> wanted = StructType((StructField("b", LONG), StructField("c", STRING)))
->>> found = project(wanted, pa.schema([("a", pa.int32()), ("B", pa.int32())]))
+>>> found = file_projection(wanted, pa.schema([("a", pa.int32()), ("B", pa.int32())]))
 >>> found.leaves
 (1,)
 >>> found.columns(pa.record_batch({"B": pa.array([5], pa.int32())}))[0].type
@@ -23,6 +23,15 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_delta.kernel.log.arrow_types import (
+    VARIANT_PARTS,
+    Convert,
+    arrow_field,
+    arrow_type,
+    caster,
+    is_list,
+    unchanged,
+)
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode, column_id, physical_name
 from pyspark_delta.kernel.protocol.types import (
     VARIANT,
@@ -33,15 +42,6 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
     column_name,
-)
-from pyspark_delta.kernel.scan.arrow.types import (
-    VARIANT_PARTS,
-    Convert,
-    arrow_field,
-    arrow_type,
-    caster,
-    is_list,
-    unchanged,
 )
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -77,7 +77,7 @@ class Projection:
         ]
 
 
-def project(
+def file_projection(
     wanted: StructType, file_schema: pa.Schema, mode: ColumnMappingMode = ColumnMappingMode.NONE
 ) -> Projection:
     """The projection of a file onto the columns `wanted`, which have logical names.
@@ -290,7 +290,6 @@ def _nulls(array: pa.Array) -> pa.Array | None:
 
 
 def _leaf_count(arrow: pa.DataType) -> int:
-    """The number of Parquet leaf columns of a type."""
     if isinstance(arrow, pa.BaseExtensionType):
         return _leaf_count(arrow.storage_type)
     if pa.types.is_struct(arrow):

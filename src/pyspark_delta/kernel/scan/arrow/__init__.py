@@ -1,1 +1,0 @@
-"""Types and values of a table in Arrow, and the projection of a file onto its columns."""
