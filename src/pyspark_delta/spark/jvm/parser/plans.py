@@ -12,12 +12,18 @@ from typing import Any
 
 from pyspark.errors import ParseException
 from pyspark.errors.exceptions.captured import convert_exception
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.jvm.expressions.catalyst import stored_schema
-from pyspark_delta.spark.jvm.gateway import JvmSession, default_arguments, items
-from pyspark_delta.spark.jvm.parser.alters import AddConstraint, read_constraint
+from pyspark_delta.spark.jvm.gateway import (
+    JvmSession,
+    default_arguments,
+    items,
+    option_value,
+    simple_name,
+)
+from pyspark_delta.spark.jvm.parser.alters import ConstraintClause, read_constraint
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
 from pyspark_delta.spark.jvm.write.rows import check_columns_differ
 
@@ -58,7 +64,7 @@ class TableStatement:
     cluster_by: tuple[tuple[str, ...], ...]
     transforms: tuple[str, ...]
     has_buckets: bool
-    constraints: tuple[AddConstraint, ...]
+    constraints: tuple[ConstraintClause, ...]
     location: str | None
     comment: str | None
     properties: Mapping[str, str] = field(hash=False)
@@ -73,13 +79,13 @@ def parse_table_statement(jvm: JvmSession, sql: str) -> TableStatement | None:
 
 def read_table_statement(jvm: JvmSession, plan: Any) -> TableStatement | None:
     """The statement of a plan that is not resolved; None as in `parse_table_statement`."""
-    kind = plan.getClass().getSimpleName()
+    kind = simple_name(plan)
     if kind not in (*_CREATES, *_REPLACES):
         return None
-    if plan.name().getClass().getSimpleName() != "UnresolvedIdentifier":
+    if simple_name(plan.name()) != "UnresolvedIdentifier":
         return None
     spec = plan.tableSpec()
-    provider = _option(spec.provider())
+    provider = option_value(spec.provider())
     has_query = kind.endswith("AsSelect")
     # The columns of other providers are not checked here.
     has_columns = not has_query and (provider or _DELTA).lower() == _DELTA
@@ -98,9 +104,9 @@ def read_table_statement(jvm: JvmSession, plan: Any) -> TableStatement | None:
         transforms=tuple(each for each in others if not each.startswith(_BUCKETS)),
         has_buckets=any(each.startswith(_BUCKETS) for each in others),
         constraints=tuple(map(read_constraint, items(spec.constraints()))),
-        location=_option(spec.location()),
-        comment=_option(spec.comment()),
-        properties=_text_map(jvm, spec.properties()),
+        location=option_value(spec.location()),
+        comment=option_value(spec.comment()),
+        properties=jvm.python_dict(spec.properties()),
         options={each._1(): str(each._2()) for each in items(spec.optionExpression().options())},
         query=Query(handle=plan.query()) if has_query else None,
     )
@@ -148,15 +154,6 @@ def statement_error(
     return made
 
 
-def column_path(column: Column) -> tuple[str, ...] | None:
-    """The name of a plain column; None for an expression."""
-    java_column: Any = column._jc
-    node = java_column.node()
-    if node.getClass().getSimpleName() != "UnresolvedAttribute":
-        return None
-    return tuple(items(node.nameParts()))
-
-
 def _partitioning(
     transforms: Any,
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]:
@@ -165,7 +162,7 @@ def _partitioning(
     clusters: list[tuple[str, ...]] = []
     others: list[str] = []
     for transform in items(transforms):
-        kind = transform.getClass().getSimpleName()
+        kind = simple_name(transform)
         paths = [tuple(reference.fieldNames()) for reference in transform.references()]
         if kind == _CLUSTERING:
             clusters += paths
@@ -174,12 +171,3 @@ def _partitioning(
         else:
             others.append(transform.toString())
     return tuple(partitions), tuple(clusters), tuple(others)
-
-
-def _text_map(jvm: JvmSession, scala_map: Any) -> dict[str, str]:
-    found = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(scala_map)
-    return {str(key): str(value) for key, value in found.items()}
-
-
-def _option(scala_option: Any) -> str | None:
-    return scala_option.get() if scala_option.isDefined() else None
