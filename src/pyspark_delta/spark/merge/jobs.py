@@ -33,12 +33,12 @@ from pyspark_delta.spark.dml.files import (
 from pyspark_delta.spark.files.stats import moved_identity
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES, messages
 from pyspark_delta.spark.jvm.plans.frames import observed, release, release_broadcasts, running_once
+from pyspark_delta.spark.jvm.plans.merge import ClauseKind
 from pyspark_delta.spark.jvm.scan.file_index import sources_in
 from pyspark_delta.spark.merge.join import ACTION, MergeRows, arranged, gathered, is_one_of
 from pyspark_delta.spark.merge.names import resolve_kind
 from pyspark_delta.spark.merge.pruning import key_predicate
 from pyspark_delta.spark.merge.request import (
-    ClauseKind,
     MergeSource,
     RowCounts,
     of_kind,

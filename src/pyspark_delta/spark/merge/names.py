@@ -28,6 +28,9 @@ from pyspark_delta.spark.jvm.expressions.catalyst import Moment, column_of
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.merge import (
+    ClauseKind,
+    Default,
+    MergeClause,
     ResolvedValues,
     Scope,
     as_target_column,
@@ -52,7 +55,7 @@ from pyspark_delta.spark.merge.columns import (
     evolved_schema,
     target_names,
 )
-from pyspark_delta.spark.merge.request import ClauseKind, Default, MergeClause, MergeRequest
+from pyspark_delta.spark.merge.request import MergeRequest
 from pyspark_delta.spark.write.schema import data_schema
 
 _CONDITION = "__delta_condition"

@@ -29,13 +29,13 @@ from pyspark_delta.spark.jvm.expressions.catalyst import Moment
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import release
+from pyspark_delta.spark.jvm.plans.merge import ClauseKind
 from pyspark_delta.spark.merge.columns import evolve
 from pyspark_delta.spark.merge.jobs import SOURCE_ROWS, Merged, MergeJobs, RowsLostError
 from pyspark_delta.spark.merge.join import MergeRows
 from pyspark_delta.spark.merge.names import MergeNames, Resolution, resolve_merge
 from pyspark_delta.spark.merge.pruning import taken_rows, with_known_keys
 from pyspark_delta.spark.merge.request import (
-    ClauseKind,
     MergeRequest,
     MergeResult,
     MergeSource,

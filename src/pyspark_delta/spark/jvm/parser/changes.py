@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
 from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.spark.jvm.catalog.path_catalog import PATH_CATALOG, PATH_DATABASE
 from pyspark_delta.spark.jvm.expressions.catalyst import column_of, transformed
-from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.gateway import JvmSession, items, option_value, simple_name
 from pyspark_delta.spark.jvm.parser.parameters import parsed_plan
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
+from pyspark_delta.spark.jvm.plans.merge import (
+    ClauseAction,
+    ClauseKind,
+    Default,
+    MergeClause,
+    Value,
+)
 
 _WITH = "UnresolvedWith"
 _DEFAULT = "default"
@@ -31,16 +38,11 @@ class ParsedTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedAssignment:
-    """A column or field by its name, each part quoted, and its value; None is DEFAULT."""
-
-    name: str
-    value: Column | None = field(hash=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedUpdate:
-    """`UPDATE target SET ... [WHERE ...]`; a DEFAULT value is a column of that name."""
+    """`UPDATE target SET ... [WHERE ...]`; a DEFAULT value is a column of that name.
+
+    Assignments have the name of a column or field, each part quoted, and its value.
+    """
 
     target: ParsedTarget
     assignments: tuple[tuple[str, Column], ...] = field(hash=False)
@@ -56,22 +58,12 @@ class ParsedDelete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedClause:
-    """One WHEN clause; `assignments` is None for a star, and a DELETE has no assignments."""
-
-    kind: Literal["matched", "not matched", "not matched by source"]
-    action: Literal["update", "delete", "insert"]
-    condition: Column | None = field(hash=False)
-    assignments: tuple[ParsedAssignment, ...] | None = field(hash=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedMerge:
     """`MERGE INTO target USING source ON condition` and its clauses."""
 
     target: ParsedTarget
     condition: Column = field(hash=False)
-    clauses: tuple[ParsedClause, ...]
+    clauses: tuple[MergeClause, ...]
     evolves: bool
     source: Any = field(repr=False, hash=False)
 
@@ -99,18 +91,18 @@ def parse_change(jvm: JvmSession, sql: str, args: Any = None) -> ParsedChange | 
 def read_change(jvm: JvmSession, plan: Any) -> ParsedChange | None:
     """The statement of a plan that is not resolved; None as in `parse_change`."""
     queries = None
-    if _kind(plan) == _WITH:
+    if simple_name(plan) == _WITH:
         queries, plan = plan, plan.child()
-    read = _READERS.get(_kind(plan))
+    read = _READERS.get(simple_name(plan))
     return None if read is None else read(jvm, plan, queries)
 
 
 def target_of(plan: Any) -> ParsedTarget | None:
     """The name of an unresolved table, with its alias if it has one."""
     alias = None
-    if _kind(plan) == "SubqueryAlias":
+    if simple_name(plan) == "SubqueryAlias":
         alias, plan = str(plan.alias()), plan.child()
-    if _kind(plan) not in ("UnresolvedRelation", "UnresolvedTable"):
+    if simple_name(plan) not in ("UnresolvedRelation", "UnresolvedTable"):
         return None
     parts = tuple(map(str, items(plan.multipartIdentifier())))
     if len(parts) == 2 and parts[0] == PATH_CATALOG:
@@ -149,9 +141,9 @@ def _delete(jvm: JvmSession, plan: Any, queries: Any) -> ParsedDelete | None:
     target = target_of(plan.table())
     if target is None:
         return None
-    asked = plan.condition()
-    is_all = asked.nodeName() == "Literal" and str(asked.toString()) == "true"
-    return ParsedDelete(target=target, condition=None if is_all else column_of(jvm, asked))
+    condition = plan.condition()
+    is_all = condition.nodeName() == "Literal" and str(condition.toString()) == "true"
+    return ParsedDelete(target=target, condition=None if is_all else column_of(jvm, condition))
 
 
 def _merge(jvm: JvmSession, plan: Any, queries: Any) -> ParsedMerge | None:
@@ -171,7 +163,7 @@ def _truncate(jvm: JvmSession, plan: Any, queries: Any) -> ParsedTruncate | None
     target = target_of(plan.table())
     if target is None:
         return None
-    return ParsedTruncate(target=target, has_partition=_kind(plan) == "TruncatePartition")
+    return ParsedTruncate(target=target, has_partition=simple_name(plan) == "TruncatePartition")
 
 
 _READERS: dict[str, Callable[[JvmSession, Any, Any], ParsedChange | None]] = {
@@ -181,7 +173,7 @@ _READERS: dict[str, Callable[[JvmSession, Any, Any], ParsedChange | None]] = {
     "TruncateTable": _truncate,
     "TruncatePartition": _truncate,
 }
-_ACTIONS: dict[str, Literal["update", "delete", "insert"]] = {
+_ACTIONS: dict[str, ClauseAction] = {
     "UpdateAction": "update",
     "UpdateStarAction": "update",
     "DeleteAction": "delete",
@@ -190,7 +182,7 @@ _ACTIONS: dict[str, Literal["update", "delete", "insert"]] = {
 }
 
 
-def _clauses(jvm: JvmSession, plan: Any) -> Iterator[ParsedClause]:
+def _clauses(jvm: JvmSession, plan: Any) -> Iterator[MergeClause]:
     for action in items(plan.matchedActions()):
         yield _clause(jvm, "matched", action)
     for action in items(plan.notMatchedActions()):
@@ -199,19 +191,16 @@ def _clauses(jvm: JvmSession, plan: Any) -> Iterator[ParsedClause]:
         yield _clause(jvm, "not matched by source", action)
 
 
-def _clause(
-    jvm: JvmSession, kind: Literal["matched", "not matched", "not matched by source"], action: Any
-) -> ParsedClause:
-    name = _kind(action)
-    assignments: tuple[ParsedAssignment, ...] | None = ()
+def _clause(jvm: JvmSession, kind: ClauseKind, action: Any) -> MergeClause:
+    name = simple_name(action)
+    assignments: tuple[tuple[str, Value], ...] | None = ()
     if name in ("UpdateAction", "InsertAction"):
         assignments = tuple(
-            ParsedAssignment(name=_name(each.key()), value=_value(jvm, each.value()))
-            for each in items(action.assignments())
+            (_name(each.key()), _value(jvm, each.value())) for each in items(action.assignments())
         )
     elif name != "DeleteAction":
         assignments = None
-    return ParsedClause(
+    return MergeClause(
         kind=kind,
         action=_ACTIONS[name],
         condition=_condition(jvm, action.condition()),
@@ -225,24 +214,21 @@ def _with_queries_inside(jvm: JvmSession, queries: Any, expression: Any) -> Any:
         return expression
 
     def with_queries_below(node: Any) -> Any:
-        if _kind(node) not in ("ScalarSubquery", "Exists", "ListQuery"):
+        if simple_name(node) not in ("ScalarSubquery", "Exists", "ListQuery"):
             return node
         return node.withNewPlan(with_queries(jvm, queries, node.plan()))
 
     return transformed(jvm, expression, with_queries_below)
 
 
-def _value(jvm: JvmSession, expression: Any) -> Column | None:
-    return None if is_default(expression) else column_of(jvm, expression)
+def _value(jvm: JvmSession, expression: Any) -> Value:
+    return Default.VALUE if is_default(expression) else column_of(jvm, expression)
 
 
-def _condition(jvm: JvmSession, asked: Any) -> Column | None:
-    return column_of(jvm, asked.get()) if asked.isDefined() else None
+def _condition(jvm: JvmSession, condition: Any) -> Column | None:
+    found = option_value(condition)
+    return None if found is None else column_of(jvm, found)
 
 
 def _name(key: Any) -> str:
     return ".".join(quoted_name(str(part)) for part in items(key.nameParts()))
-
-
-def _kind(plan: Any) -> str:
-    return str(plan.getClass().getSimpleName())

@@ -13,7 +13,7 @@ from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import Column
 
 from pyspark_delta.spark.jvm.expressions.catalyst import column_of
-from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.gateway import JvmSession, items, option_value, simple_name
 from pyspark_delta.spark.jvm.parser.plans import parse_table_statement
 
 _NAMED_NODES = ("UnresolvedIdentifier", "UnresolvedTable", "UnresolvedTableOrView")
@@ -49,19 +49,18 @@ class LikeStatement:
 def parse_like(jvm: JvmSession, sql: str) -> LikeStatement | None:
     """CREATE TABLE LIKE; None for another statement, or a table named by an expression."""
     plan = jvm.parser.parsePlan(sql)
-    if plan.getClass().getSimpleName() != "CreateTableLike":
+    if simple_name(plan) != "CreateTableLike":
         return None
     name, source = _name_parts(plan.name()), _name_parts(plan.source())
     if name is None or source is None:
         return None
-    given = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(plan.properties())
     return LikeStatement(
         name=name,
         source=source,
-        provider=_optional_text(plan.provider()),
-        location=_optional_text(plan.location()),
+        provider=option_value(plan.provider()),
+        location=option_value(plan.location()),
         stored_as=bool(plan.serdeInfo().isDefined()),
-        properties={str(key): str(value) for key, value in given.items()},
+        properties=jvm.python_dict(plan.properties()),
         if_not_exists=bool(plan.ifNotExists()),
     )
 
@@ -140,35 +139,31 @@ class ShowStatement:
 def parse_show(jvm: JvmSession, sql: str) -> ShowStatement | None:
     """SHOW or DESCRIBE; None for another statement, or a table named by an expression."""
     plan = jvm.parser.parsePlan(sql)
-    found = plan.getClass().getSimpleName()
+    found = simple_name(plan)
     kind = next((each for each in _SHOW_KINDS if each == found), None)
     if kind is None:
         return None
     child = plan.children().apply(0)
-    if child.getClass().getSimpleName() not in ("UnresolvedTable", "UnresolvedTableOrView"):
+    if simple_name(child) not in ("UnresolvedTable", "UnresolvedTableOrView"):
         return None
     return ShowStatement(
         kind=kind,
         name=tuple(items(child.multipartIdentifier())),
         is_extended=kind.startswith("Describe") and bool(plan.isExtended()),
         as_serde=kind == "ShowCreateTable" and bool(plan.asSerde()),
-        column=_column_parts(plan.column()) if kind == "DescribeColumn" else (),
+        column=tuple(items(plan.column().nameParts())) if kind == "DescribeColumn" else (),
         partition=_show_partition(jvm, kind, plan),
-        key=_optional_text(plan.propertyKey()) if kind == "ShowTableProperties" else None,
+        key=option_value(plan.propertyKey()) if kind == "ShowTableProperties" else None,
         database=_show_database(plan) if kind == "ShowColumns" else None,
     )
 
 
 def _name_parts(named: Any) -> tuple[str, ...] | None:
-    kind = named.getClass().getSimpleName()
+    kind = simple_name(named)
     if kind not in _NAMED_NODES:
         return None
     parts = named.nameParts() if kind == "UnresolvedIdentifier" else named.multipartIdentifier()
     return tuple(items(parts))
-
-
-def _optional_text(scala_option: Any) -> str | None:
-    return str(scala_option.get()) if scala_option.isDefined() else None
 
 
 def _elements(scala_iterator: Any) -> Iterator[Any]:
@@ -176,26 +171,21 @@ def _elements(scala_iterator: Any) -> Iterator[Any]:
         yield scala_iterator.next()
 
 
-def _column_parts(expression: Any) -> tuple[str, ...]:
-    return tuple(items(expression.nameParts()))
-
-
 def _show_database(plan: Any) -> tuple[str, ...] | None:
-    namespace = plan.namespace()
-    return tuple(items(namespace.get())) if namespace.isDefined() else None
+    namespace = option_value(plan.namespace())
+    return None if namespace is None else tuple(items(namespace))
 
 
-def _show_partition(jvm: JvmSession, kind: ShowKind, plan: Any) -> dict[str, str | None]:
+def _show_partition(jvm: JvmSession, kind: ShowKind, plan: Any) -> Mapping[str, str | None]:
     if kind == "ShowPartitions":
-        given = plan.pattern()
-        if not given.isDefined():
+        pattern = option_value(plan.pattern())
+        if pattern is None:
             return {}
-        spec = given.get().spec()
+        spec = pattern.spec()
     elif kind == "DescribeTablePartition":
         spec = plan.partitionSpec().spec()
     elif kind == "DescribeRelationJsonCommand":
         spec = plan.partitionSpec()
     else:
         return {}
-    found = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(spec)
-    return {str(key): None if value is None else str(value) for key, value in found.items()}
+    return jvm.python_dict(spec)

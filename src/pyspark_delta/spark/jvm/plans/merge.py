@@ -1,4 +1,4 @@
-"""Plans of a MERGE: resolves its expressions, and puts them into one projection.
+"""Clauses of a MERGE as values, and its plans: resolved expressions, put into one projection.
 
 Expressions of a clause may refer to the source, the target, or both.  Each group is analyzed once
 over the plan that it may refer to.  All of them then have names below one projection, whose text
@@ -12,7 +12,8 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame
 
@@ -30,12 +31,50 @@ from pyspark_delta.spark.jvm.gateway import JvmSession, analyzed_plan, items
 from pyspark_delta.spark.jvm.plans.frames import named_plan, plan_frame
 from pyspark_delta.spark.jvm.types import type_of_json
 
+ClauseKind = Literal["matched", "not matched", "not matched by source"]
+"""Which rows a clause is for: pairs that match, rows of the source, or rows of the target alone."""
+ClauseAction = Literal["update", "delete", "insert"]
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 _ATTRIBUTE = "AttributeReference"
 _MOST_FIELDS = 25
 _OF_MANY_ROWS = frozenset({"Aggregate", "Window", "Generate"})
 # Equality of two columns: the optimizer leaves it unchanged, and is the slowest step here.
 _KEYS = re.compile(r"\((\w+#\d+L?) = (?!\1\))\w+#\d+L?\)")
+
+
+class Default(Enum):
+    """The keyword DEFAULT in place of a value: the column's default value."""
+
+    VALUE = "DEFAULT"
+
+
+Value = Column | Default
+Assignments = tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeClause:
+    """One WHEN clause.
+
+    `assignments` are names of target columns and their values as the user wrote them; None stands
+    for all columns, but those of `except_columns`.  A delete has none.
+    """
+
+    kind: ClauseKind
+    action: ClauseAction
+    condition: Column | None = field(default=None, hash=False)
+    assignments: Assignments | None = field(default=(), hash=False)
+    except_columns: tuple[str, ...] = ()
+
+    @property
+    def is_star(self) -> bool:
+        """Whether it assigns all columns without naming them."""
+        return self.assignments is None
+
+    @property
+    def action_name(self) -> str:
+        """The name of the action for errors."""
+        return self.action.upper()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,6 @@ from pyspark_delta.spark.jvm.expressions.catalyst import (
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.changes import (
     ParsedChange,
-    ParsedClause,
     ParsedDelete,
     ParsedMerge,
     ParsedTruncate,
@@ -39,7 +38,7 @@ from pyspark_delta.spark.jvm.parser.parameters import are_arguments
 from pyspark_delta.spark.jvm.plans.frames import Qualifier, empty_frame, named_rows, without_name
 from pyspark_delta.spark.jvm.plans.merge import has_subquery
 from pyspark_delta.spark.jvm.plans.views import ViewColumns
-from pyspark_delta.spark.merge.request import MERGE_SCHEMA, Default, MergeClause, MergeRequest
+from pyspark_delta.spark.merge.request import MERGE_SCHEMA, MergeRequest
 from pyspark_delta.spark.merge.run import merge_into
 from pyspark_delta.spark.sql.statement import (
     Command,
@@ -294,21 +293,7 @@ def _merge_request(spark: SparkSession, target: ChangedTable, parsed: ParsedMerg
     return MergeRequest(
         source=parsed.source_rows(JvmSession(spark)),
         condition=parsed.condition,
-        clauses=tuple(map(_merge_clause, parsed.clauses)),
+        clauses=parsed.clauses,
         called=target.called,
         evolves=parsed.evolves,
-    )
-
-
-def _merge_clause(parsed: ParsedClause) -> MergeClause:
-    assignments = parsed.assignments
-    return MergeClause(
-        kind=parsed.kind,
-        action=parsed.action,
-        condition=parsed.condition,
-        assignments=None
-        if assignments is None
-        else tuple(
-            (each.name, Default.VALUE if each.value is None else each.value) for each in assignments
-        ),
     )
