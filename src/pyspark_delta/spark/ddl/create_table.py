@@ -7,7 +7,7 @@ catalog.  So it completes a statement that was stopped between the commit and th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ from pyspark_delta.errors import OperationNotAllowedError, SchemaError, TableNot
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.ops.schema.columns import clustering_paths
-from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
+from pyspark_delta.kernel.protocol.actions import Action, Metadata
 from pyspark_delta.kernel.protocol.column_defaults import (
     current_default,
     default_columns,
@@ -36,15 +36,17 @@ from pyspark_delta.kernel.protocol.properties import PROPERTIES
 from pyspark_delta.kernel.protocol.schema_checks import check_partition_columns
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.schema_merge import schema_differences
-from pyspark_delta.kernel.protocol.types import StructType, column_name
+from pyspark_delta.kernel.protocol.types import column_name
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.conf.setting_table import USER_METADATA
 from pyspark_delta.spark.jvm.catalog.entries import (
+    CatalogEntry,
     defined_clustering,
     defined_properties,
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parser.plans import TableDefinition
 from pyspark_delta.spark.rules.expressions import TableSql, check_default, check_generated_columns
 from pyspark_delta.spark.tables.column_checks import check_clustering, check_layout
 from pyspark_delta.spark.tables.names import TableName, missing_table_error, table_exists_error
@@ -60,43 +62,20 @@ from pyspark_delta.spark.tables.registration import (
 _CLUSTERING_FEATURE = "clustering"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableDefinition:
-    """The definition of a table in a statement or builder.
-
-    An empty `schema` means that the log at `location` has it, or else that there are no columns.
-    With `replaces` an existing table is replaced, with `creates` a missing one is made.
-    A new table has at least the `protocol`.
-    """
-
-    name: TableName
-    schema: StructType = field(default_factory=StructType)
-    partition_by: tuple[str, ...] = ()
-    cluster_by: tuple[tuple[str, ...], ...] = ()
-    location: str | None = None
-    comment: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
-    creates: bool = True
-    replaces: bool = False
-    if_not_exists: bool = False
-    protocol: Protocol | None = None
-
-
-def run_create_table(spark: SparkSession, definition: TableDefinition) -> None:
-    """Create or replace the table, and update the catalog."""
-    name = definition.name
+def run_create_table(spark: SparkSession, name: TableName, definition: TableDefinition) -> None:
+    """Create or replace the table of that name, and update the catalog."""
     completes = is_definition_only(spark, name)
     if completes and not definition.replaces:
-        definition = _completing(spark, definition)
+        definition = _completing(spark, name.entry, definition)
     if name.entry is not None and not (completes or definition.replaces):
-        return _check_exists(spark, definition)
+        return _check_exists(spark, name, definition)
     _check_definition(spark, definition)
     place = place_of(spark, name, definition.location)
     snapshot = place.snapshot()
     by_log = name.path is not None or completes
     exists = snapshot is not None if by_log else name.entry is not None
     if exists and not definition.replaces:
-        return _check_exists(spark, definition)
+        return _check_exists(spark, name, definition)
     if not exists and not (definition.creates or completes):
         raise missing_table_error(spark, name)
     if exists or (snapshot is not None and definition.replaces):
@@ -117,16 +96,17 @@ def completed_table(spark: SparkSession, name: TableName) -> TableName:
     """
     if not is_definition_only(spark, name):
         return name
-    run_create_table(spark, TableDefinition(name=name, if_not_exists=True))
+    run_create_table(spark, name, TableDefinition(if_not_exists=True))
     return known_name(spark, name)
 
 
-def _completing(spark: SparkSession, definition: TableDefinition) -> TableDefinition:
+def _completing(
+    spark: SparkSession, entry: CatalogEntry | None, definition: TableDefinition
+) -> TableDefinition:
     """The definition in the catalog, unless the statement has columns of its own.
 
     IF NOT EXISTS ignores the statement's columns, because the name exists.
     """
-    entry = definition.name.entry
     assert entry is not None
     if definition.schema.fields and not definition.if_not_exists:
         return definition
@@ -149,10 +129,10 @@ def _is_unfinished(snapshot: Snapshot) -> bool:
     return snapshot.version == 0 and not snapshot.files.num_rows
 
 
-def _check_exists(spark: SparkSession, definition: TableDefinition) -> None:
+def _check_exists(spark: SparkSession, name: TableName, definition: TableDefinition) -> None:
     """Raise if the table exists, unless the statement allows it."""
     if not definition.if_not_exists:
-        raise table_exists_error(spark, definition.name)
+        raise table_exists_error(spark, name)
 
 
 def _check_definition(spark: SparkSession, definition: TableDefinition) -> None:

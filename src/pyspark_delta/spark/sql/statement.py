@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.parameters import parsed_plan
-from pyspark_delta.spark.jvm.plans.frames import plan_frame
+from pyspark_delta.spark.jvm.plans.frames import empty_frame, plan_frame
 from pyspark_delta.spark.sql.heads import Head
 from pyspark_delta.spark.tables.names import TableName, look_up_relation
 
@@ -44,6 +44,16 @@ class Command:
 
     run: Callable[[], DataFrame]
     schema: StructType = _NO_COLUMNS
+
+
+def command(spark: SparkSession, run: Callable[[], object]) -> Command:
+    """A command without a result."""
+
+    def run_all() -> DataFrame:
+        run()
+        return empty_frame(JvmSession(spark))
+
+    return Command(run=run_all)
 
 
 def counts_schema(*names: str) -> StructType:

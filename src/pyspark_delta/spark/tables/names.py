@@ -30,6 +30,7 @@ from pyspark_delta.kernel.protocol.properties import (
     FEATURE_PREFIX,
     MIN_READER_VERSION,
     MIN_WRITER_VERSION,
+    PROPERTIES,
 )
 from pyspark_delta.kernel.protocol.types import (
     CHAR_VARCHAR_KEY,
@@ -79,6 +80,15 @@ def listed_properties(snapshot: Snapshot) -> dict[str, str]:
     if is_supported(protocol, _CLUSTERING_FEATURE):
         found[_CLUSTERING_KEY] = json.dumps(clustering_paths(snapshot), separators=(",", ":"))
     return {key: found[key] for key in sorted(found)}
+
+
+def settable_properties(configuration: Mapping[str, str | None]) -> dict[str, str]:
+    """The properties that a user can set."""
+    return {
+        key: value or ""
+        for key, value in configuration.items()
+        if key not in PROPERTIES or PROPERTIES[key].settable
+    }
 
 
 def clustering_paths(snapshot: Snapshot) -> list[tuple[str, ...]]:

@@ -14,6 +14,7 @@ from pyspark.errors import ParseException
 from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import DataFrame
 
+from pyspark_delta.kernel.protocol.actions import Protocol
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.jvm.expressions.catalyst import stored_schema
 from pyspark_delta.spark.jvm.gateway import (
@@ -46,7 +47,28 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableStatement:
+class TableDefinition:
+    """The definition of a table in a statement or builder.
+
+    An empty `schema` means that the log at `location` has it, or else that there are no columns.
+    With `replaces` an existing table is replaced, with `creates` a missing one is made.
+    A new table has at least the `protocol`.
+    """
+
+    schema: StructType = field(default_factory=StructType)
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[tuple[str, ...], ...] = ()
+    location: str | None = None
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    creates: bool = True
+    replaces: bool = False
+    if_not_exists: bool = False
+    protocol: Protocol | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatement(TableDefinition):
     """CREATE [OR REPLACE] TABLE or REPLACE TABLE, with or without AS SELECT.
 
     `schema` has Spark's metadata for generated, identity and default columns.  It is empty where a
@@ -54,20 +76,11 @@ class TableStatement:
     plain columns, as Spark prints them, without buckets.
     """
 
-    creates: bool
-    replaces: bool
-    if_not_exists: bool
     name: tuple[str, ...]
     provider: str | None
-    schema: StructType
-    partition_by: tuple[str, ...]
-    cluster_by: tuple[tuple[str, ...], ...]
     transforms: tuple[str, ...]
     has_buckets: bool
     constraints: tuple[ConstraintClause, ...]
-    location: str | None
-    comment: str | None
-    properties: Mapping[str, str] = field(hash=False)
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
     query: Query | None = None
 

@@ -14,7 +14,7 @@ from pyspark.sql import Column
 
 from pyspark_delta.spark.jvm.expressions.catalyst import column_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, items, option_value, simple_name
-from pyspark_delta.spark.jvm.parser.plans import parse_table_statement
+from pyspark_delta.spark.jvm.parser.plans import TableDefinition, parse_table_statement
 
 _NAMED_NODES = ("UnresolvedIdentifier", "UnresolvedTable", "UnresolvedTableOrView")
 _SUBQUERIES = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression$"
@@ -34,16 +34,13 @@ _SHOW_KINDS: tuple[ShowKind, ...] = get_args(ShowKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LikeStatement:
+class LikeStatement(TableDefinition):
     """CREATE TABLE name LIKE source; `stored_as` is true if it has a file format of Hive's."""
 
     name: tuple[str, ...]
     source: tuple[str, ...]
     provider: str | None
-    location: str | None
     stored_as: bool
-    properties: Mapping[str, str] = field(hash=False)
-    if_not_exists: bool
 
 
 def parse_like(jvm: JvmSession, sql: str) -> LikeStatement | None:

@@ -36,10 +36,9 @@ from pyspark_delta.spark.ddl.table import (
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.alters import AlterStatement, ConstraintClause, parse_alter
-from pyspark_delta.spark.jvm.plans.frames import empty_frame
 from pyspark_delta.spark.maintenance.features import run_drop
 from pyspark_delta.spark.sql.grammar import StatementReader, StatementSyntaxError
-from pyspark_delta.spark.sql.statement import Command, Request, delta_target
+from pyspark_delta.spark.sql.statement import Command, Request, command, delta_target
 from pyspark_delta.spark.sql.targets import existing_table
 from pyspark_delta.spark.tables.names import TableName, log_of, look_up_relation
 
@@ -113,11 +112,11 @@ def alter_command(request: Request) -> Command | None:
         _refuse_delta_only(request)
         return None
     if name is not None and request.head.verb == "ALTER TABLE":
-        dropped = drop_feature_command(request, name)
+        dropped = drop_featurecommand(request.spark, name)
         if dropped is not None:
             return dropped
         if (column := _synced_column(request.sql)) is not None:
-            return _command(request, partial(run_sync_identity, spark, name, column))
+            return command(request.spark, partial(run_sync_identity, spark, name, column))
     statement = parse_alter(jvm, request.sql, request.args)
     if name is None and statement.table is not None:
         name = _delta_table(spark, statement.table)
@@ -125,17 +124,7 @@ def alter_command(request: Request) -> Command | None:
         return None
     if statement.kind == _RENAME_TABLE and name.entry is not None:
         return Command(run=partial(_rename, request, name))  # only the catalog changes
-    return _command(request, partial(_run, spark, name, statement))
-
-
-def _command(request: Request, run: Callable[[], object]) -> Command:
-    """A command without a result."""
-
-    def run_all() -> DataFrame:
-        run()
-        return empty_frame(JvmSession(request.spark))
-
-    return Command(run=run_all)
+    return command(request.spark, partial(_run, spark, name, statement))
 
 
 def _rename(request: Request, name: TableName) -> DataFrame:
@@ -158,7 +147,7 @@ def column_comment_command(request: Request) -> Command | None:
             change = ColumnChange(
                 path=parts[split:], comment=comment, drops_comment=comment is None
             )
-            return _command(request, partial(run_alter_columns, request.spark, name, [change]))
+            return command(request.spark, partial(run_alter_columns, request.spark, name, [change]))
     return None
 
 
