@@ -95,8 +95,8 @@ def drop_feature_command(request: Request, name: TableName) -> Command | None:
     log = log_of(request.spark, name)
     if not log.table_exists:
         raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=name.label)
-    return _command(
-        request,
+    return command(
+        request.spark,
         lambda: run_drop(
             request.spark, log, statement.feature, truncate_history=statement.truncate_history
         ),
@@ -112,7 +112,7 @@ def alter_command(request: Request) -> Command | None:
         _refuse_delta_only(request)
         return None
     if name is not None and request.head.verb == "ALTER TABLE":
-        dropped = drop_featurecommand(request.spark, name)
+        dropped = drop_feature_command(request, name)
         if dropped is not None:
             return dropped
         if (column := _synced_column(request.sql)) is not None:

@@ -37,13 +37,12 @@ from pyspark_delta.spark.jvm.parser.inserts import (
     writes_directory,
 )
 from pyspark_delta.spark.jvm.parser.parameters import are_arguments
-from pyspark_delta.spark.jvm.plans.frames import empty_frame
 from pyspark_delta.spark.jvm.types import to_spark_type
 from pyspark_delta.spark.rules.alignment import column
 from pyspark_delta.spark.rules.expressions import TableSql, default_values
 from pyspark_delta.spark.scan.frame import read_snapshot
 from pyspark_delta.spark.scan.versions import one_version_each
-from pyspark_delta.spark.sql.statement import Command, Request
+from pyspark_delta.spark.sql.statement import Command, Request, command
 from pyspark_delta.spark.sql.targets import inserted_table
 from pyspark_delta.spark.tables.column_checks import is_exact, is_spelled
 from pyspark_delta.spark.tables.names import TableName, log_of
@@ -60,16 +59,14 @@ def insert_command(request: Request) -> Command | None:
     if targets is None:
         return None
 
-    def run() -> DataFrame:
-        jvm = JvmSession(request.spark)
+    def run() -> None:
         writes = _prepared(request, targets, runs=True)
         # No INSERT of a statement reads rows that an earlier one has written.
-        with one_version_each(jvm):
+        with one_version_each(JvmSession(request.spark)):
             for write in writes:
                 write.run()
-        return empty_frame(jvm)
 
-    return Command(run=run)
+    return command(request.spark, run)
 
 
 def plan_insert(request: Request) -> tuple[str, DataFrame] | None:
