@@ -1,6 +1,6 @@
 """The types of rows in the table of session settings: a key with its parser, default and effect.
 
-The rows are in `setting_table` and `unused_settings`.  Code reads a setting only through its row,
+The rows are in `setting_table`.  Code reads a setting only through its row,
 so that its key, its default and its check are in one place.
 
 >>> from pyspark_delta.spark.conf.setting_table import STATS_SKIPPING
