@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from pyspark_delta.errors import OperationNotAllowedError, SchemaError, TableNotFoundError
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.ops.schema.columns import clustering_paths
 from pyspark_delta.kernel.protocol.actions import Action, Metadata
 from pyspark_delta.kernel.protocol.column_defaults import (
     current_default,
@@ -26,10 +25,9 @@ from pyspark_delta.kernel.protocol.column_mapping import physical_path, without_
 from pyspark_delta.kernel.protocol.domains import (
     CLUSTERING,
     clustering_columns,
-    clustering_domain,
     tombstone,
 )
-from pyspark_delta.kernel.protocol.feature_upgrade import take_protocol_properties, upgraded
+from pyspark_delta.kernel.protocol.feature_upgrade import take_protocol_properties
 from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.protocol.operations import Operation, create_table, replace_table
 from pyspark_delta.kernel.protocol.properties import PROPERTIES
@@ -58,6 +56,7 @@ from pyspark_delta.spark.tables.registration import (
     place_of,
     register,
 )
+from pyspark_delta.spark.write.schema import clustered_by
 
 _CLUSTERING_FEATURE = "clustering"
 
@@ -220,14 +219,7 @@ def _metadata(
 
 
 def _clustering_actions(txn: OptimisticTransaction, definition: TableDefinition) -> list[Action]:
-    if not definition.cluster_by:
-        return []
-    clustering_paths(txn.metadata, definition.cluster_by)  # raises for invalid columns
-    txn.update_protocol(upgraded(txn.protocol, [_CLUSTERING_FEATURE]))
-    mode = mapping_mode(txn.metadata)
-    return [
-        clustering_domain(physical_path(txn.schema, path, mode) for path in definition.cluster_by)
-    ]
+    return [clustered_by(txn, definition.cluster_by)] if definition.cluster_by else []
 
 
 def _check_same(

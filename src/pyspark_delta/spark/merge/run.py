@@ -34,7 +34,7 @@ from pyspark_delta.spark.merge.columns import evolve
 from pyspark_delta.spark.merge.jobs import SOURCE_ROWS, Merged, MergeJobs, RowsLostError
 from pyspark_delta.spark.merge.join import MergeRows
 from pyspark_delta.spark.merge.names import MergeNames, Resolution, resolve_merge
-from pyspark_delta.spark.merge.pruning import taken_rows, with_known_keys
+from pyspark_delta.spark.merge.pruning import affected_rows, with_known_keys
 from pyspark_delta.spark.merge.request import (
     MergeRequest,
     MergeResult,
@@ -131,8 +131,7 @@ class _Merge:
             # The reads of subqueries are not known, so any change to the table is a conflict.
             txn.read_whole_table()
         has_new_schema = resolution.schema != txn.schema
-        if has_new_schema:
-            evolve(txn, resolution.schema)
+        evolve(txn, resolution.schema)
         rows = MergeRows(names=names, resolution=resolution, hidden=hidden_columns(txn))
         with StagedFiles(txn) as staged:
             dml = DmlFiles(self._jvm, txn, staged, self._options)
@@ -159,7 +158,7 @@ class _Merge:
         resolution = resolve_merge(names)
         if not is_limited(self._request.clauses):
             return target, names, resolution
-        taken = taken_rows(self._jvm, resolution, snapshot)
+        taken = affected_rows(self._jvm, resolution, snapshot)
         if taken == TRUE:
             return target, names, resolution
         zone, by_stats = self._txn.time_zone, self._txn.skips_by_stats

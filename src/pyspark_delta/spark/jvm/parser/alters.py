@@ -5,15 +5,14 @@ Spark's parser does not know Delta's own clauses (DROP FEATURE, SYNC IDENTITY).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_delta.kernel.ops.schema.alter import AddedColumn, ColumnChange, Position
 from pyspark_delta.kernel.protocol.column_defaults import CURRENT_DEFAULT
-from pyspark_delta.kernel.protocol.schema_json import parse_type
 from pyspark_delta.kernel.protocol.types import StructField, StructType
+from pyspark_delta.spark.jvm.expressions.catalyst import stored_schema
 from pyspark_delta.spark.jvm.gateway import JvmSession, items, option_value, simple_name
 from pyspark_delta.spark.jvm.parser.parameters import parsed_plan
 
@@ -167,13 +166,7 @@ def _column_change(jvm: JvmSession, spec: Any) -> ColumnChange:
 def _field(jvm: JvmSession, name: str, data_type: Any, *, nullable: bool = True) -> StructField:
     """A kernel field; CHAR(n) and VARCHAR(n) become STRING with Spark's metadata."""
     struct = jvm.java_class("org.apache.spark.sql.types.StructType")()
-    plain = jvm.static(
-        "org.apache.spark.sql.catalyst.util.CharVarcharUtils",
-        "replaceCharVarcharWithStringInSchema",
-    )(struct.add(name, data_type, nullable))
-    parsed = parse_type(json.loads(plain.json()))
-    assert isinstance(parsed, StructType)
-    return parsed.fields[0]
+    return stored_schema(jvm, struct.add(name, data_type, nullable)).fields[0]
 
 
 def _path(name: Any) -> tuple[str, ...]:
