@@ -25,6 +25,7 @@ from pyspark_delta.kernel.ops.changes.feed import (
 )
 from pyspark_delta.kernel.ops.changes.files import DELETE, INSERT
 from pyspark_delta.kernel.scan.locations import Locations, VectorReader
+from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.changes.feed import ChangeBound, change_bounds, changes_between
 from pyspark_delta.spark.changes.rows import (
@@ -93,7 +94,7 @@ def run_changelog(
     bounds = request.bounds(spark)
     log = open_log(spark, location)
     if not log.table_exists:
-        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{location}`")
+        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=quoted_name(location))
     newest = log.update().version
     if bounds.start_version is not None and bounds.end_version is None and bounds.end_time is None:
         # An open end is the newest version, and a range must not end before it begins.

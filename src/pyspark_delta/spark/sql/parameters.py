@@ -234,8 +234,8 @@ def _value_edits(jvm: JvmSession, sql: str, args: Any) -> list[Edit]:
         elif mark.name is None and isinstance(args, list) and len(edits) < len(args):
             value = args[len(edits)]
         else:
-            shown = mark.name if mark.name is not None else f"_{mark.start}"
-            raise analysis_error(jvm, "UNBOUND_SQL_PARAMETER", name=shown)
+            name = mark.name if mark.name is not None else f"_{mark.start}"
+            raise analysis_error(jvm, "UNBOUND_SQL_PARAMETER", name=name)
         edits.append(Edit(start=mark.start, end=mark.end, text=literal_text(jvm, value)))
     return edits
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.errors import OperationNotAllowedError, StorageError, TableNotFoundError
-from pyspark_delta.kernel.sql.quoting import quoted_path
+from pyspark_delta.kernel.sql.quoting import quoted_name, quoted_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.jvm.catalog.entries import (
     SESSION_CATALOG,
@@ -96,8 +96,8 @@ def inserted_table(spark: SparkSession, name: Sequence[str]) -> TableName | None
         return None
     _check_not_historical(source)
     whole = read_snapshot(spark, source.snapshot)
-    shown = view_columns(view, whole) if shows_one_table(view) else None
-    return _named_table(spark, view, source) if shown and _is_whole(shown, whole) else None
+    columns = view_columns(view, whole) if shows_one_table(view) else None
+    return _named_table(spark, view, source) if columns and _is_whole(columns, whole) else None
 
 
 def existing_table(spark: SparkSession, name: Sequence[str], verb: str) -> TableName:
@@ -146,8 +146,8 @@ def optimized_table(spark: SparkSession, table: str | tuple[str, ...], verb: str
     name = existing_table(spark, table, verb)
     if name.entry is not None and not name.is_delta:
         if verb == _REORG:
-            shown = f"{name.entry.database}.{name.entry.table}"
-            raise OperationNotAllowedError("DELTA_NOT_A_DELTA_TABLE", tableName=shown)
+            short = f"{name.entry.database}.{name.entry.table}"
+            raise OperationNotAllowedError("DELTA_NOT_A_DELTA_TABLE", tableName=short)
         raise OperationNotAllowedError("DELTA_ONLY_OPERATION", operation=verb)
     log = log_of(spark, name)
     if not log.table_exists:
@@ -183,12 +183,12 @@ def _table_behind(
     place = hadoop_location(source.snapshot.store.root_uri)
     whole = read_snapshot(spark, source.snapshot)
     _check_not_historical(source)
-    shown = view_columns(view, whole)
-    if shown is None:
+    columns = view_columns(view, whole)
+    if columns is None:
         raise OperationNotAllowedError("DELTA_UNEXPECTED_PARTIAL_SCAN", path=place)
     table = _named_table(spark, view, source)
-    seen = None if _is_whole(shown, whole) else shown
-    return None if table is None else ChangedTable(table=table, called=tuple(name), view=seen)
+    limited = None if _is_whole(columns, whole) else columns
+    return None if table is None else ChangedTable(table=table, called=tuple(name), view=limited)
 
 
 def _check_not_historical(source: SnapshotSource) -> None:
@@ -198,8 +198,8 @@ def _check_not_historical(source: SnapshotSource) -> None:
         )
 
 
-def _is_whole(shown: ViewColumns, table: DataFrame) -> bool:
-    return shown.columns == {column: column for column in table.columns}
+def _is_whole(view: ViewColumns, table: DataFrame) -> bool:
+    return view.columns == {column: column for column in table.columns}
 
 
 def _named_table(spark: SparkSession, view: DataFrame, source: SnapshotSource) -> TableName | None:
@@ -213,7 +213,7 @@ def _named_table(spark: SparkSession, view: DataFrame, source: SnapshotSource) -
 def _log_at(spark: SparkSession, path: str, verb: str) -> DeltaLog:
     found = log_above(spark, path)
     if found is None:
-        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{path}`")
+        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=quoted_name(path))
     log, is_above = found
     if is_above and verb == _ROOT_ONLY:
         raise _not_a_table(path, verb)
@@ -221,4 +221,6 @@ def _log_at(spark: SparkSession, path: str, verb: str) -> DeltaLog:
 
 
 def _not_a_table(path: str, verb: str) -> TableNotFoundError:
-    return TableNotFoundError("DELTA_TABLE_ONLY_OPERATION", tableName=f"`{path}`", operation=verb)
+    return TableNotFoundError(
+        "DELTA_TABLE_ONLY_OPERATION", tableName=quoted_name(path), operation=verb
+    )

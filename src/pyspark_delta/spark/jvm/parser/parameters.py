@@ -46,15 +46,15 @@ def literal_text(jvm: JvmSession, value: Any) -> str:
 def constant_text(jvm: JvmSession, expression: str) -> str:
     """The text that an expression without columns evaluates to; Spark's error for another type."""
     found = expression_of(jvm, constant(jvm, F.expr(expression)))
-    told = {"name": "IDENTIFIER", "expr": f'"{expression.strip()}"'}
+    facts = {"name": "IDENTIFIER", "expr": f'"{expression.strip()}"'}
     if found.nodeName() != "Literal":
-        raise analysis_error(jvm, "NOT_A_CONSTANT_STRING.NOT_CONSTANT", **told)
+        raise analysis_error(jvm, "NOT_A_CONSTANT_STRING.NOT_CONSTANT", **facts)
     if found.value() is None:
-        raise analysis_error(jvm, "NOT_A_CONSTANT_STRING.NULL", **told)
+        raise analysis_error(jvm, "NOT_A_CONSTANT_STRING.NULL", **facts)
     data_type = str(found.dataType().sql())
     if data_type != "STRING":
-        told["dataType"] = f'"{data_type}"'
-        raise analysis_error(jvm, "NOT_A_CONSTANT_STRING.WRONG_TYPE", **told)
+        facts["dataType"] = f'"{data_type}"'
+        raise analysis_error(jvm, "NOT_A_CONSTANT_STRING.WRONG_TYPE", **facts)
     return str(found.value().toString())
 
 
