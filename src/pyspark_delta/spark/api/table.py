@@ -65,7 +65,7 @@ from pyspark_delta.spark.maintenance.compaction import compact_after_writes
 from pyspark_delta.spark.maintenance.optimize import OptimizeRequest, run_optimize
 from pyspark_delta.spark.maintenance.vacuum import vacuum_table
 from pyspark_delta.spark.merge.request import MergeRequest
-from pyspark_delta.spark.merge.run import run_merge
+from pyspark_delta.spark.merge.run import merge_into
 from pyspark_delta.spark.results.detail import detail_frame
 from pyspark_delta.spark.results.history import history_frame
 from pyspark_delta.spark.scan.load import AsOf
@@ -398,9 +398,7 @@ class DeltaTable(TableMethods):
         return frame if self._alias is None else frame.alias(self._alias)
 
     def _merged(self, request: MergeRequest) -> DataFrame:
-        result = run_merge(self._spark, self._whole_log(), request)
-        if result.has_new_schema:
-            self._show_columns()
+        result = merge_into(self._spark, self._whole_log(), request, self._show_columns)
         return result.counts.frame(self._spark)
 
     def _whole_log(self) -> DeltaLog:

@@ -54,6 +54,7 @@ from pyspark_delta.spark.conf.setting_table import (
     MERGE_VECTORS,
     UPDATE_VECTORS,
 )
+from pyspark_delta.spark.conf.settings import ANSI_ENABLED, STORE_ASSIGNMENT_POLICY
 from pyspark_delta.spark.files.stage import (
     StageRequest,
     hidden_columns,
@@ -80,9 +81,9 @@ CHANGE_TYPE = "_change_type"
 
 # The settings that decide how values are cast, as error messages name them.
 _CASTING = {
-    "storeAssignmentPolicyFlag": "spark.sql.storeAssignmentPolicy",
+    "storeAssignmentPolicyFlag": STORE_ASSIGNMENT_POLICY,
     "updateAndMergeCastingFollowsAnsiEnabledFlag": CASTS_FOLLOW_ANSI.key,
-    "ansiEnabledFlag": "spark.sql.ansi.enabled",
+    "ansiEnabledFlag": ANSI_ENABLED,
 }
 _VECTOR_SETTINGS = {"delete": DELETE_VECTORS, "merge": MERGE_VECTORS, "update": UPDATE_VECTORS}
 _CHANGE_COLUMNS = StructType((StructField(CHANGE_TYPE, STRING),))

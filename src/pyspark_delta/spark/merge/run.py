@@ -6,6 +6,7 @@ from that files are written (`jobs`).  After an error the table is unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -47,12 +48,24 @@ from pyspark_delta.spark.merge.request import (
 )
 from pyspark_delta.spark.scan.row_positions import LocatedRows, located_rows
 from pyspark_delta.spark.scan.versions import TableReads, one_version_each
-from pyspark_delta.spark.tables.names import TableName, log_of, update_entry
+
+
+def merge_into(
+    spark: SparkSession,
+    log: DeltaLog,
+    request: MergeRequest,
+    evolved: Callable[[], None] = lambda: None,
+) -> MergeResult:
+    """Run a MERGE and commit it; `evolved` writes the table's new columns into the catalog."""
+    result = _run(spark, log, request)
+    if result.has_new_schema:
+        evolved()
+    return result
 
 
 @typed_jobs
-def run_merge(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> MergeResult:
-    """Run a MERGE and commit it; again when its kept rows are lost."""
+def _run(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> MergeResult:
+    """Run it, and again when its kept rows are lost."""
     check_clauses(request.clauses)
     options = WriteOptions.parse({}, conf_of(spark))
     left = MERGE_ATTEMPTS.by(options.conf)
@@ -63,19 +76,6 @@ def run_merge(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> Merg
         except RowsLostError:
             if left <= 0:
                 raise
-
-
-def merge_into(spark: SparkSession, table: TableName, request: MergeRequest) -> MergeResult:
-    """Run a MERGE on a named table, and write new columns into the catalog.
-
-    Expressions may use the table's name, unless the request has another one.
-    """
-    if not request.called and table.entry is not None:
-        request = replace(request, called=table.entry.parts)
-    result = run_merge(spark, log_of(spark, table), request)
-    if result.has_new_schema:
-        update_entry(spark, table)
-    return result
 
 
 def _run_once(

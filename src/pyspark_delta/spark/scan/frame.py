@@ -39,6 +39,7 @@ from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.spark.conf.settings import READ_FIELD_IDS
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
 from pyspark_delta.spark.jvm.plans.table import (
@@ -61,7 +62,6 @@ from pyspark_delta.spark.scan.source import (
 )
 from pyspark_delta.spark.scan.versions import NewestSource, follow_tables
 
-_FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 _FILE_FIELDS = (
     *("file_path", "file_name", "file_size", "file_block_start", "file_block_length"),
     *("file_modification_time", "row_index"),
@@ -136,7 +136,7 @@ def file_scan(
     metadata = source.snapshot.metadata
     mode = mapping_mode(metadata)
     if mode is ColumnMappingMode.ID:
-        jvm.spark.conf.set(_FIELD_IDS, "true")
+        jvm.spark.conf.set(READ_FIELD_IDS, "true")
     scanned = _files_schema(metadata.schema, mode).add(*more)
     if reads_ids:
         names = materialized_columns(metadata, source.snapshot.store.root_uri)

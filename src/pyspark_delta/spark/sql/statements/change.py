@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -74,7 +75,7 @@ from pyspark_delta.spark.sql.statement import (
     counts_schema,
 )
 from pyspark_delta.spark.sql.targets import ChangedTable, changed_table, inserted_table
-from pyspark_delta.spark.tables.names import TableName, log_of, table_root
+from pyspark_delta.spark.tables.names import TableName, log_of, table_root, update_entry
 
 
 def _delete(spark: SparkSession, target: ChangedTable, parsed: ParsedDelete) -> DataFrame:
@@ -83,8 +84,9 @@ def _delete(spark: SparkSession, target: ChangedTable, parsed: ParsedDelete) -> 
 
 
 def _merge(spark: SparkSession, target: ChangedTable, parsed: ParsedMerge) -> DataFrame:
-    merge = _merge_request(spark, target, parsed)
-    return merge_into(spark, target.table, merge).counts.frame(spark)
+    table, request = target.table, _merge_request(spark, target, parsed)
+    evolved = partial(update_entry, spark, table)
+    return merge_into(spark, log_of(spark, table), request, evolved).counts.frame(spark)
 
 
 def _truncate(spark: SparkSession, target: ChangedTable, parsed: ParsedTruncate) -> DataFrame:
