@@ -58,8 +58,7 @@ from pyspark_delta.spark.jvm.scan.catalyst_rows import (
     partition_directories,
     passing,
 )
-from pyspark_delta.spark.jvm.write.file_writer import new_query
-from pyspark_delta.spark.jvm.write.rows import rebalance_settings, rebalanced
+from pyspark_delta.spark.jvm.write.file_writer import new_query, rebalance_settings, rebalanced
 
 
 @pytest.fixture

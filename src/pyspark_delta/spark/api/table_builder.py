@@ -24,7 +24,7 @@ from pyspark_delta.spark.jvm.catalog.entries import parse_name
 from pyspark_delta.spark.jvm.expressions.catalyst import stored_column_type, stored_columns
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.plans import TableDefinition
-from pyspark_delta.spark.jvm.write.rows import check_columns_differ
+from pyspark_delta.spark.jvm.write.file_writer import check_columns_differ
 from pyspark_delta.spark.tables.locations import is_same_location
 from pyspark_delta.spark.tables.names import TableName, look_up
 

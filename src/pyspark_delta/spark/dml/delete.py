@@ -39,7 +39,7 @@ from pyspark_delta.spark.files.write_options import WriteOptions
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import Qualifier
-from pyspark_delta.spark.scan.row_positions import located_rows
+from pyspark_delta.spark.scan.frame import located_rows
 from pyspark_delta.spark.scan.versions import TableReads, one_version_each, start_transaction
 
 

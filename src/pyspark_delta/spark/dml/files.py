@@ -73,7 +73,7 @@ from pyspark_delta.spark.files.write_options import (
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.rules.alignment import column
 from pyspark_delta.spark.rules.rows import typed_violations
-from pyspark_delta.spark.scan.row_positions import FILE, ROW, TouchedFile, located_rows
+from pyspark_delta.spark.scan.frame import FILE, ROW, TouchedFile, located_rows
 from pyspark_delta.spark.tables.locations import allowed_stores
 
 CHANGE_TYPE = "_change_type"

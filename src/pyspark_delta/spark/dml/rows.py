@@ -28,10 +28,10 @@ from pyspark_delta.spark.jvm.plans.conditions import Condition, resolved_conditi
 from pyspark_delta.spark.jvm.plans.frames import Qualifier, named_rows
 from pyspark_delta.spark.jvm.plans.merge import sql_of
 from pyspark_delta.spark.scan.filters import predicate_of
-from pyspark_delta.spark.scan.frame import chosen_rows
-from pyspark_delta.spark.scan.row_positions import (
+from pyspark_delta.spark.scan.frame import (
     FILE,
     LocatedRows,
+    chosen_rows,
     counted_rows,
     located_rows,
     touched_rows,

@@ -55,8 +55,7 @@ from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import Qualifier, named_rows
 from pyspark_delta.spark.rules.alignment import column
-from pyspark_delta.spark.scan.frame import chosen_rows, read_snapshot
-from pyspark_delta.spark.scan.row_positions import located_rows
+from pyspark_delta.spark.scan.frame import chosen_rows, located_rows, read_snapshot
 from pyspark_delta.spark.scan.versions import TableReads, one_version_each, start_transaction
 
 _UNKNOWN_NAMES = ("DELTA_MISSING_SET_COLUMN", "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE")

@@ -70,10 +70,13 @@ from pyspark_delta.spark.files.write_options import (
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.write.file_writer import (
     OUTPUT_TIMESTAMP_TYPE,
+    Projected,
     WrittenFile,
+    project,
+    rebalance_settings,
+    rebalanced,
     write_files,
 )
-from pyspark_delta.spark.jvm.write.rows import Projected, project, rebalance_settings, rebalanced
 from pyspark_delta.spark.rules.alignment import aligned
 from pyspark_delta.spark.tables.locations import hadoop_location
 

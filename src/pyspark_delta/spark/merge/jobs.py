@@ -45,7 +45,7 @@ from pyspark_delta.spark.merge.request import (
     tolerates_duplicates,
 )
 from pyspark_delta.spark.rules.alignment import aligned, column
-from pyspark_delta.spark.scan.row_positions import (
+from pyspark_delta.spark.scan.frame import (
     FILE,
     ROW,
     LocatedRows,

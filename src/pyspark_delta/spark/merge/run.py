@@ -46,7 +46,7 @@ from pyspark_delta.spark.merge.request import (
     is_limited,
     merge_source,
 )
-from pyspark_delta.spark.scan.row_positions import LocatedRows, located_rows
+from pyspark_delta.spark.scan.frame import LocatedRows, located_rows
 from pyspark_delta.spark.scan.versions import TableReads, one_version_each
 
 

@@ -52,7 +52,7 @@ from pyspark_delta.kernel.scan.predicates.tree import (
     conjunction,
     disjunction,
 )
-from pyspark_delta.spark.jvm.expressions.filters import Filter
+from pyspark_delta.spark.jvm.expressions.catalyst import Filter
 from pyspark_delta.spark.scan.monotonic_functions import Stepped, day_of, truncated_to, year_of
 
 _COMPARISONS = {

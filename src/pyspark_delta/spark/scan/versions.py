@@ -28,7 +28,7 @@ from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.conf.setting_table import METADATA_QUERY
 from pyspark_delta.spark.conf.settings import session_zone
-from pyspark_delta.spark.jvm.expressions.filters import Filter
+from pyspark_delta.spark.jvm.expressions.catalyst import Filter
 from pyspark_delta.spark.jvm.gateway import JvmSession, has_cached_plans
 from pyspark_delta.spark.jvm.plans.frames import read_cached_again
 from pyspark_delta.spark.jvm.scan.catalyst_rows import FileGroups

@@ -54,8 +54,7 @@ from pyspark_delta.spark.jvm.expressions.catalyst import without_alias
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.conditions import is_repeatable
 from pyspark_delta.spark.rules.rows import RowCheck
-from pyspark_delta.spark.scan.frame import chosen_rows
-from pyspark_delta.spark.scan.row_positions import counted_rows, located_rows, touched_rows
+from pyspark_delta.spark.scan.frame import chosen_rows, counted_rows, located_rows, touched_rows
 from pyspark_delta.spark.write.jobs import Replaced, WriteJobs, WriteResult
 
 _RowFilter = Callable[[DataFrame], DataFrame]

@@ -26,7 +26,7 @@ from pyspark_delta.spark.jvm.gateway import (
 )
 from pyspark_delta.spark.jvm.parser.alters import ConstraintClause, read_constraint
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
-from pyspark_delta.spark.jvm.write.rows import check_columns_differ
+from pyspark_delta.spark.jvm.write.file_writer import check_columns_differ
 
 _DELTA = "delta"
 _CREATES = ("CreateTable", "CreateTableAsSelect")

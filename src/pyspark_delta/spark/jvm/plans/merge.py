@@ -20,13 +20,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark_delta.kernel.protocol.types import DataType
 from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.spark.jvm.expressions.catalyst import (
+    Filter,
     Moment,
     alias_of,
     column_of,
     expression_of,
+    filters_of,
     transformed,
 )
-from pyspark_delta.spark.jvm.expressions.filters import Filter, filters_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, analyzed_plan, items
 from pyspark_delta.spark.jvm.plans.frames import named_plan, plan_frame
 from pyspark_delta.spark.jvm.types import type_of_json

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.scan.aggregates import Aggregate, AggregateValues
 from pyspark_delta.spark.jvm.callbacks import note_caller, noted_errors, thrown_in_java
-from pyspark_delta.spark.jvm.expressions.filters import Filter, filters_of
+from pyspark_delta.spark.jvm.expressions.catalyst import Filter, filters_of
 from pyspark_delta.spark.jvm.gateway import (
     JvmSession,
     ProxyNames,

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_delta.kernel.protocol.types import StructField, StructType
 from pyspark_delta.kernel.scan.aggregates import Aggregate, AggregateKind
-from pyspark_delta.spark.jvm.expressions.filters import filters_of
+from pyspark_delta.spark.jvm.expressions.catalyst import filters_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, items, simple_name
 from pyspark_delta.spark.jvm.scan.catalyst_rows import catalyst_rows, values_row
 from pyspark_delta.spark.jvm.scan.file_index import FileIndexProxy, proxy_of

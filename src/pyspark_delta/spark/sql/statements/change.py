@@ -67,8 +67,7 @@ from pyspark_delta.spark.merge.request import (
     is_insert_only,
 )
 from pyspark_delta.spark.merge.run import merge_into
-from pyspark_delta.spark.scan.frame import read_snapshot
-from pyspark_delta.spark.scan.row_positions import located_rows
+from pyspark_delta.spark.scan.frame import located_rows, read_snapshot
 from pyspark_delta.spark.sql.statement import (
     Command,
     Request,

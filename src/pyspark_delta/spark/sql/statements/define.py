@@ -34,7 +34,7 @@ from pyspark_delta.spark.jvm.parser.plans import (
     parse_table_statement,
 )
 from pyspark_delta.spark.jvm.parser.tables import LikeStatement, parse_like
-from pyspark_delta.spark.jvm.write.rows import check_new_columns
+from pyspark_delta.spark.jvm.write.file_writer import check_new_columns
 from pyspark_delta.spark.rules.expressions import TableSql, check_new_generated_columns, new_check
 from pyspark_delta.spark.sql.statement import Command, Request, command
 from pyspark_delta.spark.sql.statements.create_statement import sql_name
