@@ -22,11 +22,7 @@ from pyspark_delta.kernel.protocol.column_defaults import (
     without_exists_defaults,
 )
 from pyspark_delta.kernel.protocol.column_mapping import physical_path, without_mapping
-from pyspark_delta.kernel.protocol.domains import (
-    CLUSTERING,
-    clustering_columns,
-    tombstone,
-)
+from pyspark_delta.kernel.protocol.domains import CLUSTERING, clustering_columns, tombstone
 from pyspark_delta.kernel.protocol.feature_upgrade import take_protocol_properties
 from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.protocol.operations import Operation, create_table, replace_table

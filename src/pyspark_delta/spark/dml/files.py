@@ -27,12 +27,7 @@ from pyspark_delta.kernel.ops.rewrite_plan import (
     RewritePlanner,
     num_live_rows,
 )
-from pyspark_delta.kernel.protocol.actions import (
-    Action,
-    AddCDCFile,
-    AddFile,
-    Metadata,
-)
+from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile, Metadata
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.features import is_supported
 from pyspark_delta.kernel.protocol.operations import Operation

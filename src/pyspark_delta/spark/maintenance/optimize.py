@@ -66,12 +66,7 @@ from pyspark_delta.spark.files.staged_files import StagedFiles
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.tables import ParsedPredicate, parse_predicate
-from pyspark_delta.spark.maintenance.compaction import (
-    Compacted,
-    Layout,
-    commit_rewrite,
-    compact,
-)
+from pyspark_delta.spark.maintenance.compaction import Compacted, Layout, commit_rewrite, compact
 from pyspark_delta.spark.maintenance.curve_keys import Curve, CurveColumn
 from pyspark_delta.spark.results.optimize import OptimizeReport
 from pyspark_delta.spark.scan.versions import transaction_on

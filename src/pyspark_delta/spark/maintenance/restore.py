@@ -5,11 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_delta.errors import (
-    OperationNotAllowedError,
-    TableNotFoundError,
-    VersionNotFoundError,
-)
+from pyspark_delta.errors import OperationNotAllowedError, TableNotFoundError, VersionNotFoundError
 from pyspark_delta.kernel.log.symlink_manifests import write_manifests
 from pyspark_delta.kernel.ops.features.outdated_files import files_to_purge
 from pyspark_delta.kernel.ops.restore import check_files_exist, commit_restore, plan_restore

@@ -49,13 +49,7 @@ from pyspark_delta.spark.jvm.expressions.catalyst import (
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import without_name
-from pyspark_delta.spark.jvm.plans.merge import (
-    Default,
-    MergeClause,
-    ResolvedValues,
-    Scope,
-    Value,
-)
+from pyspark_delta.spark.jvm.plans.merge import Default, MergeClause, ResolvedValues, Scope, Value
 from pyspark_delta.spark.rules.alignment import bare_type
 from pyspark_delta.spark.rules.expressions import TableSql, default_values
 from pyspark_delta.spark.rules.struct_values import Conversions, Typed

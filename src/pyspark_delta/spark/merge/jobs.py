@@ -38,12 +38,7 @@ from pyspark_delta.spark.jvm.scan.file_index import sources_in
 from pyspark_delta.spark.merge.join import ACTION, MergeRows, arranged, gathered, is_one_of
 from pyspark_delta.spark.merge.names import resolve_kind
 from pyspark_delta.spark.merge.pruning import key_predicate
-from pyspark_delta.spark.merge.request import (
-    MergeSource,
-    RowCounts,
-    of_kind,
-    tolerates_duplicates,
-)
+from pyspark_delta.spark.merge.request import MergeSource, RowCounts, of_kind, tolerates_duplicates
 from pyspark_delta.spark.rules.alignment import aligned, column
 from pyspark_delta.spark.scan.frame import (
     FILE,

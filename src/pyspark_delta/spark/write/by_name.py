@@ -30,12 +30,7 @@ from pyspark_delta.spark.tables.registration import (
     place_of,
     register,
 )
-from pyspark_delta.spark.write.request import (
-    SaveMode,
-    TableVerb,
-    TableWrite,
-    WriteRequest,
-)
+from pyspark_delta.spark.write.request import SaveMode, TableVerb, TableWrite, WriteRequest
 from pyspark_delta.spark.write.run import run_write
 from pyspark_delta.spark.write.schema import clustering_names
 

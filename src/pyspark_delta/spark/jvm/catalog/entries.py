@@ -21,12 +21,7 @@ from pyspark_delta.kernel.protocol.partition_values import (
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.spark.jvm.failures import analysis_error
-from pyspark_delta.spark.jvm.gateway import (
-    JvmSession,
-    default_arguments,
-    items,
-    option_value,
-)
+from pyspark_delta.spark.jvm.gateway import JvmSession, default_arguments, items, option_value
 from pyspark_delta.spark.jvm.types import from_spark
 
 SESSION_CATALOG = "spark_catalog"

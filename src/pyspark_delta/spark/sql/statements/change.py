@@ -68,11 +68,7 @@ from pyspark_delta.spark.merge.request import (
 )
 from pyspark_delta.spark.merge.run import merge_into
 from pyspark_delta.spark.scan.frame import located_rows, read_snapshot
-from pyspark_delta.spark.sql.statement import (
-    Command,
-    Request,
-    counts_schema,
-)
+from pyspark_delta.spark.sql.statement import Command, Request, counts_schema
 from pyspark_delta.spark.sql.targets import ChangedTable, changed_table, inserted_table
 from pyspark_delta.spark.tables.names import TableName, log_of, table_root, update_entry
 

@@ -21,9 +21,7 @@ from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.spark.conf.options import DeltaOptions
 from pyspark_delta.spark.conf.settings import DEFAULT_SOURCE
 from pyspark_delta.spark.ddl.create_table import run_create_table
-from pyspark_delta.spark.jvm.catalog.entries import (
-    entry_properties,
-)
+from pyspark_delta.spark.jvm.catalog.entries import entry_properties
 from pyspark_delta.spark.jvm.expressions.catalyst import stored_columns
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession

@@ -22,10 +22,7 @@ from pyspark_delta.kernel.protocol.column_defaults import current_default
 from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, STRING, StructField, StructType
 from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.jvm.catalog.entries import (
-    CatalogEntry,
-    entry_properties,
-)
+from pyspark_delta.spark.jvm.catalog.entries import CatalogEntry, entry_properties
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.tables import ShowStatement, parse_show
 from pyspark_delta.spark.results.detail import (
