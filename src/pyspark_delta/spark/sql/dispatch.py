@@ -58,7 +58,7 @@ from pyspark_delta.spark.sql.statements.show import show_command
 _IDENTIFIER = re.compile(r"\bIDENTIFIER\b", re.IGNORECASE)
 _OWN_VERBS = (
     *("OPTIMIZE", "VACUUM", "REORG TABLE", "CONVERT TO DELTA", "RESTORE", "GENERATE"),
-    *("DESCRIBE DETAIL", "DESC DETAIL", "DESCRIBE HISTORY", "DESC HISTORY", "COMMENT ON COLUMN"),
+    *("DESCRIBE DETAIL", "DESCRIBE HISTORY", "COMMENT ON COLUMN"),
 )
 # Verbs that Spark has too, and the words that make a statement Delta's.
 _OWN_PHRASES = {
@@ -337,11 +337,8 @@ _COMMANDS: dict[str, Callable[[Request], Command | None]] = {
     "RESTORE": restore_command,
     "GENERATE": generate_command,
     "DESCRIBE DETAIL": detail_command,
-    "DESC DETAIL": detail_command,
     "DESCRIBE HISTORY": history_command,
-    "DESC HISTORY": history_command,
     "DESCRIBE": describe_command,
-    "DESC": describe_command,
     "SHOW COLUMNS": show_command,
     "SHOW PARTITIONS": show_command,
     "SHOW TBLPROPERTIES": show_command,

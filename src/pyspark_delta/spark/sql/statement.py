@@ -39,7 +39,8 @@ class Head:
     target: tuple[str, ...] = ()
 
 
-# The words of each verb; those in brackets are optional.  The target's name follows.
+# The words of each verb, before the target's name; those in brackets are optional, and a bar is
+# between alternatives.
 _VERBS: dict[str, tuple[str, ...]] = {
     "CREATE TABLE": (
         *("CREATE", "[OR]", "[REPLACE]", "[EXTERNAL]", "TABLE"),
@@ -65,12 +66,9 @@ _VERBS: dict[str, tuple[str, ...]] = {
     "LOAD DATA": ("LOAD", "DATA"),
     "MSCK REPAIR TABLE": ("MSCK", "REPAIR", "TABLE"),
     "ANALYZE TABLE": ("ANALYZE", "TABLE"),
-    "DESCRIBE DETAIL": ("DESCRIBE", "DETAIL"),
-    "DESC DETAIL": ("DESC", "DETAIL"),
-    "DESCRIBE HISTORY": ("DESCRIBE", "HISTORY"),
-    "DESC HISTORY": ("DESC", "HISTORY"),
-    "DESCRIBE": ("DESCRIBE", "[TABLE]", "[EXTENDED]", "[FORMATTED]"),
-    "DESC": ("DESC", "[TABLE]", "[EXTENDED]", "[FORMATTED]"),
+    "DESCRIBE DETAIL": ("DESCRIBE|DESC", "DETAIL"),
+    "DESCRIBE HISTORY": ("DESCRIBE|DESC", "HISTORY"),
+    "DESCRIBE": ("DESCRIBE|DESC", "[TABLE]", "[EXTENDED]", "[FORMATTED]"),
     "SHOW COLUMNS": ("SHOW", "COLUMNS"),
     "SHOW PARTITIONS": ("SHOW", "PARTITIONS"),
     "SHOW TBLPROPERTIES": ("SHOW", "TBLPROPERTIES"),
@@ -81,7 +79,7 @@ _VERBS: dict[str, tuple[str, ...]] = {
 _QUERIES = ("WITH", "FROM")
 _CHANGES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|MERGE)\b", re.IGNORECASE)
 _NO_COLUMNS = StructType()
-_FIRST_WORDS = frozenset(pattern[0] for pattern in _VERBS.values())
+_FIRST_WORDS = frozenset(word for pattern in _VERBS.values() for word in pattern[0].split("|"))
 
 
 def head(sql: str) -> Head | None:
@@ -171,7 +169,8 @@ def _after(start: list[Token], pattern: tuple[str, ...]) -> list[Token] | None:
     """The words after a verb; None if `start` does not begin with the verb."""
     position = 0
     for wanted in pattern:
-        is_here = position < len(start) and start[position].text.upper() == wanted.strip("[]")
+        words = wanted.strip("[]").split("|")
+        is_here = position < len(start) and start[position].text.upper() in words
         if is_here:
             position += 1
         elif not wanted.startswith("["):
