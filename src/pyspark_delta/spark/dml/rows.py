@@ -214,4 +214,4 @@ def _no_rows(jvm: JvmSession, txn: OptimisticTransaction) -> DataFrame:
     """
     plain = replace(txn.metadata, configuration={})
     files = ADD_SCHEMA.empty_table()
-    return chosen_rows(jvm, txn.log.store, files, protocol=txn.protocol, metadata=plain)
+    return chosen_rows(jvm, txn, files, metadata=plain)

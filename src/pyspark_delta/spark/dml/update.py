@@ -195,14 +195,7 @@ class _Update:
         if files.writes_changes and not self._values.is_repeatable:
             # Values may be nondeterministic, so the feed reads the new rows from the written files.
             written = files.write(self._updated(self._touched(changes)))
-            txn = self._txn
-            new = chosen_rows(
-                self._jvm,
-                txn.log.store,
-                add_table(written),
-                protocol=txn.protocol,
-                metadata=txn.metadata,
-            )
+            new = chosen_rows(self._jvm, self._txn, add_table(written))
             feed = self._feed(changes, new, written)
             copied = rows_that_stay(files, changes, self.where)
             written += [] if copied is None else files.write(copied)

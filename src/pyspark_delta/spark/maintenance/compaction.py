@@ -285,9 +285,7 @@ def _bin_rows(
     if len(bins) > 1:
         return union_of(jvm, [_bin_rows(jvm, txn, [each], layout) for each in bins])
     (files,) = bins
-    store = txn.log.store
-    rows = chosen_rows(jvm, store, files, protocol=txn.protocol, metadata=txn.metadata)
-    rows = with_row_ids(txn, rows)
+    rows = with_row_ids(txn, chosen_rows(jvm, txn, files))
     num_files = layout.num_files(files)
     if layout.curve is not None and num_files > 1:
         known = num_live_rows(tuple(add_files(files)))

@@ -78,9 +78,7 @@ def run_remove_column_mapping(spark: SparkSession, log: DeltaLog, *, keeps_prope
         )
     jvm = JvmSession(spark)
     files = txn.filter_files()
-    rows = with_row_ids(
-        txn, chosen_rows(jvm, log.store, files, protocol=txn.protocol, metadata=metadata)
-    )
+    rows = with_row_ids(txn, chosen_rows(jvm, txn, files))
     gone = (COLUMN_MAPPING_MODE.key, COLUMN_MAPPING_MAX_ID.key)
     configuration = {k: v for k, v in metadata.configuration.items() if k not in gone}
     if keeps_property:

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.log.table_files import ChosenFiles, TableFiles
-from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
+from pyspark_delta.kernel.protocol.actions import AddFile, Metadata
 from pyspark_delta.kernel.protocol.column_mapping import (
     PARQUET_FIELD_ID_KEY,
     ColumnMappingMode,
@@ -48,7 +48,6 @@ from pyspark_delta.kernel.protocol.types import (
 )
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.sql.quoting import quoted_name
-from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.kernel.txn.vector_files import vector_of_bitmaps
@@ -111,13 +110,19 @@ def read_newest(spark: SparkSession, log: DeltaLog, snapshot: Snapshot) -> DataF
 
 
 def chosen_rows(
-    jvm: JvmSession, store: LogStore, files: pa.Table, *, protocol: Protocol, metadata: Metadata
+    jvm: JvmSession,
+    txn: OptimisticTransaction,
+    files: pa.Table,
+    *,
+    metadata: Metadata | None = None,
 ) -> DataFrame:
-    """The rows of `files`, a table of add actions, with the columns of the given metadata.
+    """The rows of `files`, a table of add actions, with the columns that the transaction leaves.
 
-    Each row has its file (`_metadata.file_path`) and, where rows are tracked, its id.
+    Each row has its file (`_metadata.file_path`) and, where rows are tracked, its id.  Columns may
+    be those of other `metadata`.
     """
-    chosen = ChosenFiles(store, files, protocol=protocol, metadata=metadata)
+    metadata = metadata or txn.metadata
+    chosen = ChosenFiles(txn.log.store, files, protocol=txn.protocol, metadata=metadata)
     return _read_source(jvm, ChosenSource(chosen, ScanSettings.of(jvm.spark)))
 
 

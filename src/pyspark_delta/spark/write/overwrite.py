@@ -136,16 +136,10 @@ class OverwriteJobs(WriteJobs):
 
     def _changes(self, replaced: Replaced, written: list[AddFile]) -> list[AddCDCFile]:
         """Rows for the change feed: all of them, or none if the files suffice."""
-        files, txn = self._files, self.txn
+        files = self._files
         if replaced.deleted is None or not self.options.data_change or not files.writes_changes:
             return []
-        inserted = chosen_rows(
-            self.jvm,
-            txn.log.store,
-            add_table(written),
-            protocol=txn.protocol,
-            metadata=txn.metadata,
-        )
+        inserted = chosen_rows(self.jvm, self.txn, add_table(written))
         changed = [(replaced.deleted, "delete"), *([(inserted, "insert")] if written else [])]
         found: list[AddCDCFile] = []
         for rows, kind in changed:

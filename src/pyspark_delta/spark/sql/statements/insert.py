@@ -62,9 +62,13 @@ def insert_command(request: Request) -> Command | None:
     def run() -> None:
         writes = _prepared(request, targets, runs=True)
         # No INSERT of a statement reads rows that an earlier one has written.
-        with one_version_each(JvmSession(request.spark)):
+        jvm = JvmSession(request.spark)
+        with one_version_each(jvm):
             for write in writes:
-                write.run()
+                if isinstance(write, ParsedInsert):
+                    write.run_by_spark(jvm)  # its table, beside a Delta table, is Spark's
+                else:
+                    write.run()
 
     return command(request.spark, run)
 
@@ -112,7 +116,7 @@ def _targets(request: Request) -> list[_Target] | None:
 
 def _prepared(
     request: Request, targets: Sequence[_Target], *, runs: bool
-) -> list[_InsertedRows | _SparksInsert]:
+) -> list[_InsertedRows | ParsedInsert]:
     """The writes of a statement; all of them read tables as they are before the first write."""
     spark = request.spark
     if runs:
@@ -122,7 +126,7 @@ def _prepared(
         ]
     may_have_default = "default" in request.sql.lower()
     return [
-        _SparksInsert(jvm=JvmSession(spark), parsed=each)
+        each
         if table is None
         else _Insert(
             spark=spark, table=table, parsed=each, may_have_default=may_have_default
@@ -137,18 +141,6 @@ def _table_of(spark: SparkSession, parsed: ParsedInsert) -> TableName | None:
     if table is not None and parsed.replace_where is not None and is_temporary_view(jvm, name):
         raise analysis_error(jvm, "VIEW_WRITE_NOT_ALLOWED", name=".".join(name))
     return table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SparksInsert:
-    """An INSERT into a table that is not a Delta table, beside others."""
-
-    jvm: JvmSession
-    parsed: ParsedInsert
-
-    def run(self) -> None:
-        """Let Spark run the INSERT."""
-        self.parsed.run_by_spark(self.jvm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +170,6 @@ class _InsertedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Insert:
-    """One INSERT into one table."""
-
     spark: SparkSession
     table: TableName
     parsed: ParsedInsert
