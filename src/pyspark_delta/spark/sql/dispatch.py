@@ -85,7 +85,6 @@ def find_command(spark: SparkSession, sql: str, args: Any) -> Command | None:
         spark=spark,
         sql=bound.sql,
         head=bound.head,
-        has_arguments=bool(bound.left),
         args=bound.left,
     )
     try:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -79,6 +79,7 @@ _VERBS: dict[str, tuple[str, ...]] = {
 _QUERIES = ("WITH", "FROM")
 _CHANGES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|MERGE)\b", re.IGNORECASE)
 _NO_COLUMNS = StructType()
+_MOST_HEAD_WORDS = 24
 _FIRST_WORDS = frozenset(word for pattern in _VERBS.values() for word in pattern[0].split("|"))
 
 
@@ -90,7 +91,7 @@ def head(sql: str) -> Head | None:
         first = _verb_behind(sql, stream)
     if first is None or first.text.upper() not in _FIRST_WORDS:
         return None
-    start = [first, *_some(stream, 24)]
+    start = [first, *islice(stream, _MOST_HEAD_WORDS)]
     for verb, pattern in _VERBS.items():
         left = _after(start, pattern)
         if left is not None:
@@ -105,7 +106,6 @@ class Request:
     spark: SparkSession
     sql: str
     head: Head
-    has_arguments: bool
     args: Any = None
 
     def run(self, text: str) -> DataFrame:
@@ -159,10 +159,6 @@ def _verb_behind(sql: str, stream: Iterator[Token]) -> Token | None:
         if depth == 0 and _CHANGES.fullmatch(word.text):
             return word
     return None
-
-
-def _some(stream: Iterator[Token], count: int) -> list[Token]:
-    return [word for _, word in zip(range(count), stream, strict=False)]
 
 
 def _after(start: list[Token], pattern: tuple[str, ...]) -> list[Token] | None:
