@@ -32,8 +32,7 @@ from pyspark_delta.kernel.txn.vector_files import path_in_table
 from pyspark_delta.spark.api.merge_builder import DeltaMergeBuilder, merge_request
 from pyspark_delta.spark.dml.delete import run_delete
 from pyspark_delta.spark.dml.update import run_update
-from pyspark_delta.spark.files.stage import hidden_columns
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import StagedFiles, hidden_columns
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.maintenance.compaction import compact
 from pyspark_delta.spark.merge.request import MergeRequest, MergeResult

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 
 from pyspark_delta.kernel.protocol.log_schema import log_schema, tree_string
 from pyspark_delta.kernel.protocol.types import DecimalType as KernelDecimal
-from pyspark_delta.spark.jvm.types import from_spark, to_spark, to_spark_type
+from pyspark_delta.spark.jvm.gateway import from_spark, to_spark, to_spark_type
 
 
 def test_the_log_schema_is_a_spark_schema_that_prints_the_same_tree() -> None:

@@ -39,7 +39,7 @@ from pyspark_delta.spark.changes.rows import (
 )
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.plans.table import METADATA
+from pyspark_delta.spark.jvm.plans.frames import METADATA
 from pyspark_delta.spark.rules.alignment import column
 from pyspark_delta.spark.scan.load import check_retention
 from pyspark_delta.spark.tables.locations import allowed_stores, open_log

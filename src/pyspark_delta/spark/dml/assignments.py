@@ -22,7 +22,7 @@ from pyspark_delta.kernel.protocol.identity_columns import check_update
 from pyspark_delta.kernel.protocol.types import DataType, StructField, StructType, column_name
 from pyspark_delta.spark.jvm.expressions.catalyst import is_default_keyword, parse_attribute_name
 from pyspark_delta.spark.jvm.failures import analysis_error
-from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.gateway import JvmSession, from_spark
 from pyspark_delta.spark.jvm.plans.conditions import (
     is_deterministic_query,
     is_repeatable,
@@ -30,7 +30,6 @@ from pyspark_delta.spark.jvm.plans.conditions import (
 )
 from pyspark_delta.spark.jvm.plans.frames import Qualifier, without_name
 from pyspark_delta.spark.jvm.plans.merge import sql_of
-from pyspark_delta.spark.jvm.types import from_spark
 from pyspark_delta.spark.rules.alignment import column, value_cast
 from pyspark_delta.spark.rules.expressions import TableSql, default_values
 from pyspark_delta.spark.rules.rows import generated_values, table_rows

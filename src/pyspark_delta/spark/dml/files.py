@@ -51,13 +51,15 @@ from pyspark_delta.spark.conf.setting_table import (
 )
 from pyspark_delta.spark.conf.settings import ANSI_ENABLED, STORE_ASSIGNMENT_POLICY
 from pyspark_delta.spark.files.stage import (
+    StagedFiles,
     StageRequest,
+    due_hooks,
     hidden_columns,
     optimized_rows,
+    run_hooks,
     stage,
     stage_changes,
 )
-from pyspark_delta.spark.files.staged_files import StagedFiles, due_hooks, run_hooks
 from pyspark_delta.spark.files.stats import with_recorded_stats
 from pyspark_delta.spark.files.write_options import (
     WriteOptions,

@@ -49,7 +49,7 @@ from pyspark_delta.spark.dml.rows import (
     matching_changes,
     rows_that_stay,
 )
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import StagedFiles
 from pyspark_delta.spark.files.write_options import WriteOptions
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession

@@ -58,8 +58,15 @@ from pyspark_delta.spark.conf.setting_table import (
     AUTO_COMPACT_MIN_FILES,
 )
 from pyspark_delta.spark.conf.settings import Conf, conf_of
-from pyspark_delta.spark.files.stage import StageRequest, hidden_columns, stage, with_row_ids
-from pyspark_delta.spark.files.staged_files import StagedFiles, WriteHook, add_write_hook
+from pyspark_delta.spark.files.stage import (
+    StagedFiles,
+    StageRequest,
+    WriteHook,
+    add_write_hook,
+    hidden_columns,
+    stage,
+    with_row_ids,
+)
 from pyspark_delta.spark.files.stats import with_recorded_stats
 from pyspark_delta.spark.files.write_options import is_auto_compacted
 from pyspark_delta.spark.jvm.gateway import JvmSession

@@ -42,8 +42,13 @@ from pyspark_delta.spark.conf.setting_table import (
     OLD_BACKFILL_FILES,
     ROW_TRACKING_BACKFILL,
 )
-from pyspark_delta.spark.files.stage import StageRequest, hidden_columns, stage, with_row_ids
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import (
+    StagedFiles,
+    StageRequest,
+    hidden_columns,
+    stage,
+    with_row_ids,
+)
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.maintenance.compaction import Compacted, preserved_tags

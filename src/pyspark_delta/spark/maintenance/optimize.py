@@ -62,7 +62,7 @@ from pyspark_delta.spark.conf.setting_table import (
 )
 from pyspark_delta.spark.conf.settings import Conf, conf_of
 from pyspark_delta.spark.dml.rows import dml_condition, files_by_partition
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import StagedFiles
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.tables import ParsedPredicate, parse_predicate

@@ -23,8 +23,7 @@ from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.conf.setting_table import MERGE_ATTEMPTS, MERGE_INSERT_ONLY, MERGE_SOURCE
 from pyspark_delta.spark.conf.settings import conf_of
 from pyspark_delta.spark.dml.files import DmlFiles, Stopwatch, must_change
-from pyspark_delta.spark.files.stage import hidden_columns
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import StagedFiles, hidden_columns
 from pyspark_delta.spark.files.write_options import WriteOptions
 from pyspark_delta.spark.jvm.expressions.catalyst import Moment
 from pyspark_delta.spark.jvm.failures import typed_jobs

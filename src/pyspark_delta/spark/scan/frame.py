@@ -53,16 +53,15 @@ from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.kernel.txn.vector_files import vector_of_bitmaps
 from pyspark_delta.spark.conf.settings import READ_FIELD_IDS
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.plans.frames import plan_frame
-from pyspark_delta.spark.jvm.plans.table import (
+from pyspark_delta.spark.jvm.plans.frames import (
     TableColumn,
     metadata_name,
+    plan_frame,
     with_columns,
     with_hidden_struct,
     without_deleted_rows,
 )
-from pyspark_delta.spark.jvm.scan.file_index import scan_plan
-from pyspark_delta.spark.jvm.scan.optimizer_rule import VECTOR
+from pyspark_delta.spark.jvm.scan.file_index import VECTOR, scan_plan
 from pyspark_delta.spark.scan.source import (
     BASE_ROW_ID,
     ROW_VERSION,

@@ -23,11 +23,14 @@ from pyspark_delta.spark.conf.setting_table import ENFORCE_TIME_TRAVEL_RETENTION
 from pyspark_delta.spark.conf.settings import session_zone
 from pyspark_delta.spark.jvm.catalog.entries import SESSION_CATALOG, find_entry, path_table
 from pyspark_delta.spark.jvm.catalog.path_catalog import PATH_CATALOG, PATH_DATABASE, version_in
-from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.gateway import JvmSession, to_spark_type
 from pyspark_delta.spark.jvm.hadoop.conf import path_exists
-from pyspark_delta.spark.jvm.plans.frames import move_cached, table_plan
-from pyspark_delta.spark.jvm.plans.table import has_hidden_struct, with_own_struct
-from pyspark_delta.spark.jvm.types import to_spark_type
+from pyspark_delta.spark.jvm.plans.frames import (
+    has_hidden_struct,
+    move_cached,
+    table_plan,
+    with_own_struct,
+)
 from pyspark_delta.spark.scan.frame import read_newest, read_snapshot
 from pyspark_delta.spark.scan.versions import refresh_cached
 from pyspark_delta.spark.tables.locations import (

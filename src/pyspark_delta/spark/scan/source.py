@@ -1,7 +1,7 @@
 """The files of one version as a scan's source: prunes them, and adds their per-file values.
 
 Pruning and skipping use Arrow; no Python object is made for a file.  A deletion vector becomes a
-plain bitmap, in the form that the JVM tests (`jvm/plans/table.py`).
+plain bitmap, in the form that the JVM tests (`jvm/plans/frames.py`).
 
 >>> row_bits(DeletionVector([0, 9])).hex()
 '0102000000000000'
@@ -46,8 +46,7 @@ from pyspark_delta.spark.conf.setting_table import STATS_SKIPPING
 from pyspark_delta.spark.conf.settings import session_zone
 from pyspark_delta.spark.jvm.expressions.catalyst import Filter
 from pyspark_delta.spark.jvm.scan.catalyst_rows import FileGroups
-from pyspark_delta.spark.jvm.scan.file_index import ScanSource
-from pyspark_delta.spark.jvm.scan.optimizer_rule import VECTOR
+from pyspark_delta.spark.jvm.scan.file_index import VECTOR, ScanSource
 from pyspark_delta.spark.scan.filters import predicate_of
 from pyspark_delta.spark.tables.locations import allowed_stores, hadoop_location, scan_options
 

@@ -24,7 +24,7 @@ from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.spark.jvm.catalog.entries import parse_name
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.parser.parameters import (
+from pyspark_delta.spark.jvm.parser.changes import (
     are_arguments,
     constant_text,
     literal_text,

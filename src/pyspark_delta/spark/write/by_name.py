@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from pyspark_delta.errors import TableNotFoundError
 from pyspark_delta.spark.conf.options import DeltaOptions
-from pyspark_delta.spark.jvm.types import from_spark
+from pyspark_delta.spark.jvm.gateway import from_spark
 from pyspark_delta.spark.jvm.write.file_writer import check_new_columns
 from pyspark_delta.spark.tables.column_checks import check_layout
 from pyspark_delta.spark.tables.names import (

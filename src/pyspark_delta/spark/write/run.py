@@ -17,12 +17,12 @@ from pyspark_delta.kernel.protocol.schema_merge import STRICT
 from pyspark_delta.kernel.txn.commit import Committed
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.files.staged_files import StagedFiles, due_hooks, run_hooks
+from pyspark_delta.spark.files.stage import StagedFiles, due_hooks, run_hooks
 from pyspark_delta.spark.files.stats import with_recorded_stats
 from pyspark_delta.spark.files.write_options import WriteOptions, forget_session_version
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.scan.optimizer_rule import COMMAND
+from pyspark_delta.spark.jvm.scan.file_index import COMMAND
 from pyspark_delta.spark.rules.alignment import store_assigned
 from pyspark_delta.spark.scan.versions import TableReads, one_version_each
 from pyspark_delta.spark.tables.registration import new_table_properties

@@ -47,7 +47,7 @@ from pyspark_delta.kernel.protocol.types import (
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.files.write_options import WriteOptions
-from pyspark_delta.spark.jvm.types import from_spark
+from pyspark_delta.spark.jvm.gateway import from_spark
 from pyspark_delta.spark.rules.rows import filled_columns
 from pyspark_delta.spark.tables.column_checks import check_clustering
 from pyspark_delta.spark.write.request import WriteRequest

@@ -21,8 +21,13 @@ from pyspark_delta.kernel.protocol.partition_values import (
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.spark.jvm.failures import analysis_error
-from pyspark_delta.spark.jvm.gateway import JvmSession, default_arguments, items, option_value
-from pyspark_delta.spark.jvm.types import from_spark
+from pyspark_delta.spark.jvm.gateway import (
+    JvmSession,
+    default_arguments,
+    from_spark,
+    items,
+    option_value,
+)
 
 SESSION_CATALOG = "spark_catalog"
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"

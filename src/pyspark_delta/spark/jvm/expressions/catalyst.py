@@ -20,8 +20,7 @@ from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.kernel.protocol.types import INTEGER, DataType, StructType
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
-from pyspark_delta.spark.jvm.gateway import JvmSession, items, java_interfaces
-from pyspark_delta.spark.jvm.types import from_spark
+from pyspark_delta.spark.jvm.gateway import JvmSession, from_spark, items, java_interfaces
 
 # Null arguments make null, and the result may be null.
 _NULL_FLAGS = (True, True)

@@ -14,7 +14,7 @@ from pyspark_delta.kernel.protocol.column_defaults import CURRENT_DEFAULT
 from pyspark_delta.kernel.protocol.types import StructField, StructType
 from pyspark_delta.spark.jvm.expressions.catalyst import stored_schema
 from pyspark_delta.spark.jvm.gateway import JvmSession, items, option_value, simple_name
-from pyspark_delta.spark.jvm.parser.parameters import parsed_plan
+from pyspark_delta.spark.jvm.parser.changes import parsed_plan
 
 Arguments = Mapping[str, Any]
 """What a clause says, by the names of the parameters of the function that runs it."""

@@ -1,4 +1,4 @@
-"""Reads UPDATE, DELETE, MERGE and TRUNCATE from the plans of Spark's own parser.
+"""Spark's parser with a statement's arguments, and UPDATE, DELETE, MERGE and TRUNCATE in its plans.
 
 Nothing is resolved here: expressions come as unresolved columns.
 """
@@ -10,12 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.spark.jvm.catalog.path_catalog import PATH_CATALOG, PATH_DATABASE
-from pyspark_delta.spark.jvm.expressions.catalyst import column_of, transformed
+from pyspark_delta.spark.jvm.expressions.catalyst import (
+    column_of,
+    constant,
+    expression_of,
+    transformed,
+)
+from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession, items, option_value, simple_name
-from pyspark_delta.spark.jvm.parser.parameters import parsed_plan
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
 from pyspark_delta.spark.jvm.plans.merge import (
     ClauseAction,
@@ -25,8 +31,61 @@ from pyspark_delta.spark.jvm.plans.merge import (
     Value,
 )
 
+_PARSER = "org.apache.spark.sql.catalyst.parser"
 _WITH = "UnresolvedWith"
 _DEFAULT = "default"
+_ACTIONS: dict[str, ClauseAction] = {
+    "UpdateAction": "update",
+    "UpdateStarAction": "update",
+    "DeleteAction": "delete",
+    "InsertAction": "insert",
+    "InsertStarAction": "insert",
+}
+
+
+def are_arguments(args: object) -> bool:
+    """Whether these are valid arguments of a statement; Spark raises for others."""
+    return args is None or isinstance(args, (dict, list))
+
+
+def parsed_plan(jvm: JvmSession, sql: str, args: Any = None) -> Any:
+    """The unresolved plan of a statement; Spark's ParseException for a syntax error.
+
+    `args` are values by name, or in the order of their placeholders.
+    """
+    parser = jvm.parser
+    if not args:
+        return parser.parsePlan(sql)
+    return parser.parsePlanWithParameters(sql, _context(jvm, args))
+
+
+def substituted(jvm: JvmSession, sql: str, args: Any) -> str:
+    """A Spark statement with its arguments substituted, as Spark does it.
+
+    Raises Spark's ParseException for a syntax error, an AnalysisException for a missing argument.
+    """
+    handler = jvm.java_class(f"{_PARSER}.ParameterHandler")
+    return str(handler.substituteParameters(sql, _context(jvm, args))._1())
+
+
+def literal_text(jvm: JvmSession, value: Any) -> str:
+    """A value as a SQL literal."""
+    return str(_literal(jvm, value).sql())
+
+
+def constant_text(jvm: JvmSession, expression: str) -> str:
+    """The text that an expression without columns evaluates to; Spark's error for another type."""
+    found = expression_of(jvm, constant(jvm, F.expr(expression)))
+    facts = {"name": "IDENTIFIER", "expr": f'"{expression.strip()}"'}
+    if found.nodeName() != "Literal":
+        raise analysis_error(jvm, "NOT_A_CONSTANT_STRING.NOT_CONSTANT", **facts)
+    if found.value() is None:
+        raise analysis_error(jvm, "NOT_A_CONSTANT_STRING.NULL", **facts)
+    data_type = str(found.dataType().sql())
+    if data_type != "STRING":
+        facts["dataType"] = f'"{data_type}"'
+        raise analysis_error(jvm, "NOT_A_CONSTANT_STRING.WRONG_TYPE", **facts)
+    return str(found.value().toString())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +182,22 @@ def is_default(expression: Any) -> bool:
     return parts.size() == 1 and str(parts.head()).lower() == _DEFAULT
 
 
+def _context(jvm: JvmSession, args: Any) -> Any:
+    if isinstance(args, dict):
+        named = {name: _literal(jvm, value) for name, value in args.items()}
+        return jvm.java_class(f"{_PARSER}.NamedParameterContext")(jvm.scala_map(named))
+    listed = jvm.seq([_literal(jvm, value) for value in args])
+    return jvm.java_class(f"{_PARSER}.PositionalParameterContext")(listed)
+
+
+def _literal(jvm: JvmSession, value: Any) -> Any:
+    """A value as Catalyst's literal; an expression is evaluated."""
+    found = expression_of(jvm, F.lit(value))
+    if found.nodeName() == "Literal":
+        return found
+    return expression_of(jvm, constant(jvm, F.lit(value)))
+
+
 def _update(jvm: JvmSession, plan: Any, queries: Any) -> ParsedUpdate | None:
     target = target_of(plan.table())
     if target is None:
@@ -164,22 +239,6 @@ def _truncate(jvm: JvmSession, plan: Any, queries: Any) -> ParsedTruncate | None
     if target is None:
         return None
     return ParsedTruncate(target=target, has_partition=simple_name(plan) == "TruncatePartition")
-
-
-_READERS: dict[str, Callable[[JvmSession, Any, Any], ParsedChange | None]] = {
-    "UpdateTable": _update,
-    "DeleteFromTable": _delete,
-    "MergeIntoTable": _merge,
-    "TruncateTable": _truncate,
-    "TruncatePartition": _truncate,
-}
-_ACTIONS: dict[str, ClauseAction] = {
-    "UpdateAction": "update",
-    "UpdateStarAction": "update",
-    "DeleteAction": "delete",
-    "InsertAction": "insert",
-    "InsertStarAction": "insert",
-}
 
 
 def _clauses(jvm: JvmSession, plan: Any) -> Iterator[MergeClause]:
@@ -232,3 +291,12 @@ def _condition(jvm: JvmSession, condition: Any) -> Column | None:
 
 def _name(key: Any) -> str:
     return ".".join(quoted_name(str(part)) for part in items(key.nameParts()))
+
+
+_READERS: dict[str, Callable[[JvmSession, Any, Any], ParsedChange | None]] = {
+    "UpdateTable": _update,
+    "DeleteFromTable": _delete,
+    "MergeIntoTable": _merge,
+    "TruncateTable": _truncate,
+    "TruncatePartition": _truncate,
+}

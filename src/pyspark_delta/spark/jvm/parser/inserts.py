@@ -13,8 +13,13 @@ from pyspark.sql import Column, DataFrame
 
 from pyspark_delta.spark.jvm.expressions.catalyst import column_of, expression_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, items, option_value, simple_name
-from pyspark_delta.spark.jvm.parser.changes import ParsedTarget, is_default, target_of, with_queries
-from pyspark_delta.spark.jvm.parser.parameters import parsed_plan
+from pyspark_delta.spark.jvm.parser.changes import (
+    ParsedTarget,
+    is_default,
+    parsed_plan,
+    target_of,
+    with_queries,
+)
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
 
 _INSERT, _REPLACE_WHERE = "InsertIntoStatement", "OverwriteByExpression"

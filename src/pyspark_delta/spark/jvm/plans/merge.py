@@ -28,9 +28,8 @@ from pyspark_delta.spark.jvm.expressions.catalyst import (
     filters_of,
     transformed,
 )
-from pyspark_delta.spark.jvm.gateway import JvmSession, analyzed_plan, items
+from pyspark_delta.spark.jvm.gateway import JvmSession, analyzed_plan, items, type_of_json
 from pyspark_delta.spark.jvm.plans.frames import named_plan, plan_frame
-from pyspark_delta.spark.jvm.types import type_of_json
 
 ClauseKind = Literal["matched", "not matched", "not matched by source"]
 """Which rows a clause is for: pairs that match, rows of the source, or rows of the target alone."""

@@ -38,8 +38,13 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.alters import AlterStatement, ConstraintClause, parse_alter
 from pyspark_delta.spark.maintenance.features import run_drop
 from pyspark_delta.spark.sql.grammar import StatementReader, StatementSyntaxError
-from pyspark_delta.spark.sql.statement import Command, Request, command, delta_target
-from pyspark_delta.spark.sql.targets import existing_table
+from pyspark_delta.spark.sql.statement import (
+    Command,
+    Request,
+    command,
+    delta_target,
+    existing_table,
+)
 from pyspark_delta.spark.tables.names import TableName, log_of, look_up_relation
 
 # Names of Spark's plan classes, with the names that error messages give their statements.

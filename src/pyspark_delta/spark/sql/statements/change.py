@@ -51,9 +51,9 @@ from pyspark_delta.spark.jvm.parser.changes import (
     ParsedMerge,
     ParsedTruncate,
     ParsedUpdate,
+    are_arguments,
     parse_change,
 )
-from pyspark_delta.spark.jvm.parser.parameters import are_arguments
 from pyspark_delta.spark.jvm.plans.frames import Qualifier, empty_frame, named_rows, without_name
 from pyspark_delta.spark.jvm.plans.merge import has_subquery
 from pyspark_delta.spark.jvm.plans.views import ViewColumns
@@ -68,8 +68,14 @@ from pyspark_delta.spark.merge.request import (
 )
 from pyspark_delta.spark.merge.run import merge_into
 from pyspark_delta.spark.scan.frame import located_rows, read_snapshot
-from pyspark_delta.spark.sql.statement import Command, Request, counts_schema
-from pyspark_delta.spark.sql.targets import ChangedTable, changed_table, inserted_table
+from pyspark_delta.spark.sql.statement import (
+    ChangedTable,
+    Command,
+    Request,
+    changed_table,
+    counts_schema,
+    inserted_table,
+)
 from pyspark_delta.spark.tables.names import TableName, log_of, table_root, update_entry
 
 

@@ -34,9 +34,8 @@ from pyspark_delta.spark.results.detail import (
 from pyspark_delta.spark.results.history import HISTORY_SCHEMA, history_frame
 from pyspark_delta.spark.results.local_frame import Row, local_frame
 from pyspark_delta.spark.sql.grammar import StatementReader
-from pyspark_delta.spark.sql.statement import Command, Request
+from pyspark_delta.spark.sql.statement import Command, Request, existing_table, log_above
 from pyspark_delta.spark.sql.statements.create_statement import sql_name
-from pyspark_delta.spark.sql.targets import existing_table, log_above
 from pyspark_delta.spark.tables.locations import hadoop_location, open_log
 from pyspark_delta.spark.tables.names import (
     TableName,

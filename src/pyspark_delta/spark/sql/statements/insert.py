@@ -29,21 +29,19 @@ from pyspark_delta.spark.ddl.create_table import completed_table
 from pyspark_delta.spark.jvm.catalog.entries import is_temporary_view
 from pyspark_delta.spark.jvm.expressions.catalyst import constant
 from pyspark_delta.spark.jvm.failures import analysis_error
-from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.gateway import JvmSession, to_spark_type
+from pyspark_delta.spark.jvm.parser.changes import are_arguments
 from pyspark_delta.spark.jvm.parser.inserts import (
     InsertedQuery,
     ParsedInsert,
     parse_inserts,
     writes_directory,
 )
-from pyspark_delta.spark.jvm.parser.parameters import are_arguments
-from pyspark_delta.spark.jvm.types import to_spark_type
 from pyspark_delta.spark.rules.alignment import column
 from pyspark_delta.spark.rules.expressions import TableSql, default_values
 from pyspark_delta.spark.scan.frame import read_snapshot
 from pyspark_delta.spark.scan.versions import one_version_each
-from pyspark_delta.spark.sql.statement import Command, Request, command
-from pyspark_delta.spark.sql.targets import inserted_table
+from pyspark_delta.spark.sql.statement import Command, Request, command, inserted_table
 from pyspark_delta.spark.tables.column_checks import is_exact, is_spelled
 from pyspark_delta.spark.tables.names import TableName, log_of
 from pyspark_delta.spark.write.by_name import TableRows, insert_rows

@@ -23,8 +23,15 @@ from pyspark_delta.spark.maintenance.vacuum import VACUUM_SCHEMA, VacuumRequest,
 from pyspark_delta.spark.results.optimize import OPTIMIZE_SCHEMA
 from pyspark_delta.spark.scan.load import AsOf
 from pyspark_delta.spark.sql.grammar import Piece, StatementReader, read_as_of
-from pyspark_delta.spark.sql.statement import Command, Request, command, counts_schema, delta_target
-from pyspark_delta.spark.sql.targets import only_delta, optimized_table
+from pyspark_delta.spark.sql.statement import (
+    Command,
+    Request,
+    command,
+    counts_schema,
+    delta_target,
+    only_delta,
+    optimized_table,
+)
 from pyspark_delta.spark.tables.locations import allowed_stores
 from pyspark_delta.spark.tables.names import log_of, update_entry
 

@@ -12,8 +12,8 @@ from pyspark_delta.kernel.scan.predicates.literals import zone_named
 from pyspark_delta.kernel.scan.skipping.files import partition_columns_table
 from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.spark.conf.settings import session_zone
+from pyspark_delta.spark.jvm.gateway import to_spark
 from pyspark_delta.spark.jvm.parser.tables import ShowStatement
-from pyspark_delta.spark.jvm.types import to_spark
 from pyspark_delta.spark.sql.statement import Command, Request
 from pyspark_delta.spark.sql.statements.create_statement import TableWords, create_statement
 from pyspark_delta.spark.sql.statements.describe import (
