@@ -41,7 +41,7 @@ from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import METADATA
 from pyspark_delta.spark.rules.alignment import column
-from pyspark_delta.spark.scan.load import check_retention
+from pyspark_delta.spark.scan.load import check_still_readable
 from pyspark_delta.spark.tables.locations import allowed_stores, open_log
 
 Deduplication = Literal["none", "dropCarryovers", "netChanges"]
@@ -106,7 +106,7 @@ def run_changelog(
         start = log.snapshot_at(version=versions[0])
         if tracks_rows(start) or not is_recorded(start.metadata) or mode == "netChanges":
             end = log.snapshot_at(version=versions[1])
-            check_retention(spark, log, start)
+            check_still_readable(spark, log, start)
             vectors = VectorReader(Locations(log.store, allowed_stores(spark)))
             has_copies = mode == "none"
             changelog = read_changelog(

@@ -27,7 +27,7 @@ from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.conf.setting_table import CHECK_EXPRESSIONS, USER_METADATA
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.rules.expressions import check_generated_columns, named_columns
-from pyspark_delta.spark.tables.names import TableName, clustering_paths, log_of, update_entry
+from pyspark_delta.spark.tables.names import TableName, log_of, logical_clustering, update_entry
 from pyspark_delta.spark.write.schema import metadata_with
 
 _WIDENING = "typeWidening"
@@ -79,7 +79,7 @@ class Alteration:
     @property
     def clustering(self) -> list[tuple[str, ...]]:
         """The table's clustering columns, by logical names."""
-        return clustering_paths(self.snapshot)
+        return logical_clustering(self.snapshot)
 
     @property
     def rules(self) -> AlterRules:

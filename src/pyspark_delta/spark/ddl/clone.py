@@ -64,7 +64,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.plans import TableDefinition
 from pyspark_delta.spark.maintenance.restore import metrics_frame
 from pyspark_delta.spark.results.local_frame import local_frame
-from pyspark_delta.spark.scan.load import AsOf, check_retention, chosen_snapshot
+from pyspark_delta.spark.scan.load import AsOf, check_still_readable, chosen_snapshot
 from pyspark_delta.spark.tables.locations import (
     allow_places,
     allowed_stores,
@@ -281,7 +281,7 @@ def _delta_of_log(
     if as_of is None:
         return _delta_source(spark, label, log.update())
     snapshot = as_of.snapshot(log, session_zone(spark))
-    check_retention(spark, log, snapshot)
+    check_still_readable(spark, log, snapshot)
     return _delta_source(spark, label, snapshot)
 
 

@@ -85,7 +85,7 @@ from pyspark_delta.spark.jvm.write.file_writer import (
     OUTPUT_TIMESTAMP_TYPE,
     Projected,
     WrittenFile,
-    project,
+    projected,
     rebalance_settings,
     rebalanced,
     write_files,
@@ -367,7 +367,7 @@ def _as_in_files(
         *(Projected(expression=quoted_name(f.name), name=f.name) for f in extra),
         *(_directory_column(f, mode) for f in metadata.partition_schema),
     ]
-    return project(jvm, data, columns)
+    return projected(jvm, data, columns)
 
 
 def _stats_columns(metadata: Metadata, mode: ColumnMappingMode) -> tuple[StatsColumn, ...]:

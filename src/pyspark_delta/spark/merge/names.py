@@ -34,13 +34,13 @@ from pyspark_delta.spark.jvm.plans.merge import (
     ResolvedValues,
     Scope,
     as_target_column,
+    columns_in_scope,
     condition_texts,
     find,
     has_subquery,
     is_deterministic_value,
     joined_scope,
     name_among,
-    named_columns,
     named_scope,
     scope_of,
     shared_columns,
@@ -230,7 +230,7 @@ class _Resolver:
         ]
         has_condition = _CONDITION in resolved["matched"].types
         condition = resolved["matched"].expression(_CONDITION) if has_condition else None
-        columns = () if condition is None else tuple(named_columns(condition, lookup.target))
+        columns = () if condition is None else tuple(columns_in_scope(condition, lookup.target))
         before = self._before(schema, at_target) if has_target else {}
         texts = self._condition_texts(clauses, resolved, condition) if is_whole else {}
         return Resolution(

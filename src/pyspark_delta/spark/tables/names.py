@@ -78,7 +78,7 @@ def listed_properties(snapshot: Snapshot) -> dict[str, str]:
         **{f"{FEATURE_PREFIX}{name}": "supported" for name in in_listing_order(features)},
     }
     if is_supported(protocol, _CLUSTERING_FEATURE):
-        found[_CLUSTERING_KEY] = json.dumps(clustering_paths(snapshot), separators=(",", ":"))
+        found[_CLUSTERING_KEY] = json.dumps(logical_clustering(snapshot), separators=(",", ":"))
     return {key: found[key] for key in sorted(found)}
 
 
@@ -91,7 +91,7 @@ def settable_properties(configuration: Mapping[str, str | None]) -> dict[str, st
     }
 
 
-def clustering_paths(snapshot: Snapshot) -> list[tuple[str, ...]]:
+def logical_clustering(snapshot: Snapshot) -> list[tuple[str, ...]]:
     """The clustering columns by their logical names."""
     schema, mode = snapshot.metadata.schema, mapping_mode(snapshot.metadata)
     columns = clustering_columns(snapshot.domains) or ()

@@ -118,10 +118,10 @@ def without_alias(jvm: JvmSession, condition: Column, alias: str) -> Column:
     def renaming(parts: tuple[str, ...]) -> tuple[str, ...]:
         return parts[1:] if len(parts) > 1 and parts[0].lower() == alias.lower() else parts
 
-    return renamed(jvm, condition, renaming)
+    return with_renamed_columns(jvm, condition, renaming)
 
 
-def renamed(jvm: JvmSession, expression: Column, renaming: Renaming) -> Column:
+def with_renamed_columns(jvm: JvmSession, expression: Column, renaming: Renaming) -> Column:
     """Rename columns in an expression; those in subqueries stay."""
     unresolved = jvm.java_class(_UNRESOLVED)
 

@@ -72,7 +72,7 @@ class ParsedPredicate:
     has_subquery: bool
 
 
-def parse_predicate(jvm: JvmSession, text: str) -> ParsedPredicate | None:
+def parse_spark_predicate(jvm: JvmSession, text: str) -> ParsedPredicate | None:
     """Parse a predicate; None when Spark's parser cannot."""
     try:
         parsed = jvm.parser.parseExpression(text)

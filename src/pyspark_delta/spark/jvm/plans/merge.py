@@ -231,7 +231,7 @@ def has_subquery(jvm: JvmSession, expression: Any) -> bool:
     return bool(jvm.expression_class("SubqueryExpression$").hasSubquery(expression))
 
 
-def named_columns(expression: Any, scope: Scope) -> list[str]:
+def columns_in_scope(expression: Any, scope: Scope) -> list[str]:
     """The columns of a scope that an expression refers to."""
     found = items(expression.references().toSeq())
     own = scope.plan.outputSet()

@@ -42,7 +42,7 @@ from pyspark_delta.spark.jvm.expressions.catalyst import (
     expression_of,
     is_default_keyword,
     parse_attribute_name,
-    renamed,
+    with_renamed_columns,
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.changes import (
@@ -239,11 +239,11 @@ class _ViewNames:
     def renamed(self, parsed: ParsedDelete | ParsedUpdate) -> ParsedChange:
         """The statement with the table's names."""
         given = parsed.condition
-        condition = None if given is None else renamed(self.jvm, given, self._own_name)
+        condition = None if given is None else with_renamed_columns(self.jvm, given, self._own_name)
         if isinstance(parsed, ParsedDelete):
             return replace(parsed, condition=condition)
         assignments = tuple(
-            (self._assigned(name), renamed(self.jvm, value, self._own_name))
+            (self._assigned(name), with_renamed_columns(self.jvm, value, self._own_name))
             for name, value in parsed.assignments
         )
         return replace(parsed, condition=condition, assignments=assignments)

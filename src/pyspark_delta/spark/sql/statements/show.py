@@ -23,7 +23,7 @@ from pyspark_delta.spark.sql.statements.describe import (
     text_columns,
 )
 from pyspark_delta.spark.tables.locations import hadoop_location
-from pyspark_delta.spark.tables.names import TableName, clustering_paths, listed_properties
+from pyspark_delta.spark.tables.names import TableName, listed_properties, logical_clustering
 
 
 def show_command(request: Request) -> Command | None:
@@ -97,7 +97,7 @@ def _create(
         name=("delta", table.path or "") if entry is None else entry.parts,
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
-        clustering=clustering_paths(snapshot),
+        clustering=logical_clustering(snapshot),
         location=None if entry is None or entry.is_managed else location,
     )
     rows = [(create_statement(words),)]
