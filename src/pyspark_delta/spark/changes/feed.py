@@ -133,7 +133,6 @@ def change_bounds(
 
 
 def _bound(given: object) -> tuple[int | None, str | int | None]:
-    """A version, or a time."""
     if isinstance(given, str):
         return None, given
     if isinstance(given, datetime):

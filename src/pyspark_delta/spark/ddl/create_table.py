@@ -125,7 +125,6 @@ def _is_unfinished(snapshot: Snapshot) -> bool:
 
 
 def _check_exists(spark: SparkSession, name: TableName, definition: TableDefinition) -> None:
-    """Raise if the table exists, unless the statement allows it."""
     if not definition.if_not_exists:
         raise table_exists_error(spark, name)
 
@@ -163,10 +162,7 @@ def _create(spark: SparkSession, place: TablePlace, definition: TableDefinition)
 
 
 def _replace(
-    spark: SparkSession,
-    place: TablePlace,
-    definition: TableDefinition,
-    snapshot: Snapshot | None,
+    spark: SparkSession, place: TablePlace, definition: TableDefinition, snapshot: Snapshot | None
 ) -> None:
     if snapshot is None:
         raise TableNotFoundError(
@@ -221,7 +217,6 @@ def _clustering_actions(txn: OptimisticTransaction, definition: TableDefinition)
 def _check_same(
     spark: SparkSession, place: TablePlace, definition: TableDefinition, snapshot: Snapshot
 ) -> None:
-    """Raise if the definition differs from the log's."""
     metadata = snapshot.metadata
     if definition.schema.fields:
         specified = without_exists_defaults(definition.schema)

@@ -255,11 +255,7 @@ def _missing(path: Sequence[str], known: Sequence[str]) -> SchemaError:
 
 
 def _rebuilt(
-    cast: Cast,
-    f: StructField,
-    wanted: Sequence[_InStruct],
-    value: Column,
-    parents: tuple[str, ...],
+    cast: Cast, f: StructField, wanted: Sequence[_InStruct], value: Column, parents: tuple[str, ...]
 ) -> Column:
     """The struct `value` with new values in some fields; a null struct becomes one with nulls."""
     if not isinstance(f.data_type, StructType):

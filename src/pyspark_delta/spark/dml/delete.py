@@ -139,7 +139,6 @@ def _whole_files(files: DmlFiles, gone: pa.Table, watch: Stopwatch) -> ChangedRo
 
 
 def _change_files(files: DmlFiles, changes: FileChanges, where: DmlCondition) -> list[AddCDCFile]:
-    """The deleted rows, for the change feed."""
     if not files.writes_changes:
         return []
     if changes.counted:

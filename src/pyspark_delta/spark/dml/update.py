@@ -92,8 +92,6 @@ def run_update(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """The arguments of an UPDATE."""
-
     given: Given = field(hash=False)
     condition: Column | None = field(hash=False)
     alias: Qualifier
@@ -213,7 +211,6 @@ class _Update:
         )
 
     def _changes(self, *, with_vectors: bool) -> FileChanges:
-        """The changes of the files that have a row to update."""
         found, where = self._candidates, self.where
         whole: pa.Table | None = found.files
         if where is not None:

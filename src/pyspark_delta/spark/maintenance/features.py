@@ -160,9 +160,7 @@ def run_drop(
         buries_vectors=FAST_DROP_TOMBSTONES.of(spark),
     )
     request = DropRequest(
-        feature=feature,
-        truncate_history=truncate_history,
-        is_fast=FAST_DROP_FEATURE.of(spark),
+        feature=feature, truncate_history=truncate_history, is_fast=FAST_DROP_FEATURE.of(spark)
     )
     return run_drop_feature(cleaning, request)
 

@@ -129,8 +129,7 @@ class OptimizeSettings:
                 deleted=OPTIMIZE_MAX_DELETED.by(conf),
             ),
             cubes=CubeSizes(
-                sealed=sealed,
-                target=CUBE_TARGET_SIZE.by(conf) or max(CubeSizes().target, sealed),
+                sealed=sealed, target=CUBE_TARGET_SIZE.by(conf) or max(CubeSizes().target, sealed)
             ),
             batch_size=OPTIMIZE_BATCH_SIZE.by(conf),
             threads=OPTIMIZE_MAX_THREADS.by(conf),

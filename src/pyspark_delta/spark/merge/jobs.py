@@ -316,7 +316,6 @@ class MergeJobs:
     def _write(
         self, parts: Sequence[_Part], changes: FileChanges, counts: RowCounts, *, splits: bool
     ) -> list[AddFile]:
-        """Write updated and inserted rows, and those of rewritten files that stay."""
         numbered = self._numbered
         written: list[AddFile] = []
         if numbered:
@@ -371,7 +370,6 @@ class MergeJobs:
 
     @property
     def _stored_columns(self) -> StructType:
-        """The columns for files."""
         return StructType((*self._rows.resolution.schema, *self._dml.hidden))
 
     def _columns(self, rows: DataFrame) -> DataFrame:

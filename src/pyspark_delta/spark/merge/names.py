@@ -289,7 +289,6 @@ class _Resolver:
         resolved: Mapping[ClauseKind, ResolvedValues],
         condition: object,
     ) -> dict[str, str]:
-        """The text of every condition for the history, by its name."""
         named: dict[str, object] = {_CONDITION: condition}
         for each in clauses:
             if each.condition is not None:

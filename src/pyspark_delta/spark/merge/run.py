@@ -64,7 +64,6 @@ def merge_into(
 
 @typed_jobs
 def _run(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> MergeResult:
-    """Run it, and again when its kept rows are lost."""
     check_clauses(request.clauses)
     options = WriteOptions.parse({}, conf_of(spark))
     left = MERGE_ATTEMPTS.by(options.conf)
@@ -94,8 +93,6 @@ def _run_once(
 
 
 class _Merge:
-    """One MERGE from its request to its commit."""
-
     def __init__(
         self,
         jvm: JvmSession,
@@ -206,7 +203,6 @@ def _operation(resolution: Resolution) -> Operation:
 
 
 def _metrics(counts: RowCounts, done: Merged) -> dict[str, object]:
-    """All metrics of rows and files of a MERGE."""
     files = done.changes.metrics(done.written, done.feed)
     by_source: ClauseKind = "not matched by source"
     return {

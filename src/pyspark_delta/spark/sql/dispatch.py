@@ -98,12 +98,7 @@ def find_command(spark: SparkSession, sql: str, args: Any) -> Command | None:
         return None
     jvm = JvmSession(spark)
     bound = bound_statement(jvm, sql, found, args)
-    request = Request(
-        spark=spark,
-        sql=bound.sql,
-        head=bound.head,
-        args=bound.left,
-    )
+    request = Request(spark=spark, sql=bound.sql, head=bound.head, args=bound.left)
     try:
         return _COMMANDS[bound.head.verb](request)
     except StatementSyntaxError as error:
@@ -272,7 +267,6 @@ def changes_clause(sql: str) -> str:
 
 
 def _create(request: Request) -> Command | None:
-    """Create a table from columns, a query, or another table's files."""
     cloned = clone_command(request)
     return define_command(request) if cloned is None else cloned
 

@@ -392,7 +392,6 @@ def _partition_location(entry: CatalogEntry, partition: dict[str, Any]) -> str:
 
 
 def _decoded(uri: Any) -> str:
-    """The decoded location for a URI of the catalog."""
     return unquote(uri.toASCIIString())
 
 

@@ -253,12 +253,7 @@ def metadata_name(columns: Iterable[str]) -> str:
 
 
 def without_deleted_rows(
-    jvm: JvmSession,
-    plan: Any,
-    bits: str,
-    metadata: str = METADATA,
-    *,
-    kept_from: str | None = None,
+    jvm: JvmSession, plan: Any, bits: str, metadata: str = METADATA, *, kept_from: str | None = None
 ) -> Any:
     """The rows of a scan whose bit in the binary column `bits` is not set.
 

@@ -401,7 +401,6 @@ def _parsed(jvm: JvmSession, texts: Mapping[str, str]) -> Any:
 
 
 def _projected(jvm: JvmSession, listed: Any, plan: Any) -> Any:
-    """A projection of a plan, resolved."""
     return analyzed_plan(plan_frame(jvm, jvm.plan_class("Project")(listed, plan)))
 
 
@@ -419,7 +418,6 @@ def _join(
 
 
 def _broadcast(jvm: JvmSession, *, left: bool) -> Any:
-    """The hint to broadcast one side of a join."""
     hint = jvm.some(jvm.plan_class("HintInfo")(jvm.some(jvm.plan_class("BROADCAST$"))))
     sides = (hint, jvm.none()) if left else (jvm.none(), hint)
     return jvm.plan_class("JoinHint$").apply(*sides)

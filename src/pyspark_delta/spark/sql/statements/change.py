@@ -100,12 +100,7 @@ def _truncate(spark: SparkSession, target: ChangedTable, parsed: ParsedTruncate)
 def _update(spark: SparkSession, target: ChangedTable, parsed: ParsedUpdate) -> DataFrame:
     log = log_of(spark, target.table)
     done = run_update(
-        spark,
-        log,
-        parsed.assignments,
-        parsed.condition,
-        alias=target.called,
-        structs_by_name=True,
+        spark, log, parsed.assignments, parsed.condition, alias=target.called, structs_by_name=True
     )
     return done.frame(spark)
 
@@ -305,7 +300,6 @@ def _on_table(
 
 
 def _no_table(spark: SparkSession, name: TableName) -> DeltaError:
-    """The error for a name or path without a table; a path may be inside a table."""
     root = None if name.path is None else table_root(spark, name.path)
     if root is None:
         return TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=name.label)

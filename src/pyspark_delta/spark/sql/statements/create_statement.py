@@ -174,7 +174,6 @@ def _features(names: frozenset[str]) -> dict[str, str]:
 
 
 def _made(table: TableWords, given: Mapping[str, str], way: Mapping[str, str]) -> Protocol:
-    """The protocol of a new table with these properties."""
     rest, requested = take_protocol_properties({**given, **way})
     protocol = protocol_for(
         replace(table.metadata, configuration=rest),

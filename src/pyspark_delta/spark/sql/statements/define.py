@@ -257,7 +257,6 @@ def _with_checks(spark: SparkSession, statement: TableStatement) -> TableStateme
 
 
 def _check_supported(name: TableName, statement: TableStatement) -> None:
-    """Raise for partitions and buckets that no Delta table has."""
     if statement.transforms:
         operation = "Partitioning by expressions"
         raise OperationNotAllowedError("DELTA_OPERATION_NOT_ALLOWED", operation=operation)
