@@ -154,16 +154,12 @@ class _Merge:
         resolution = resolve_merge(names)
         if not is_limited(self._request.clauses):
             return target, names, resolution
-        taken = affected_rows(self._jvm, resolution, snapshot)
-        if taken == TRUE:
-            return target, names, resolution
-        zone, by_stats = self._txn.time_zone, self._txn.skips_by_stats
-        files = select_files(snapshot, taken, time_zone=zone, by_stats=by_stats)
-        if files.num_rows < snapshot.num_files:
-            target = located_rows(self._jvm, self._txn, files)
-            names = replace(names, target=target.frame)
-            resolution = resolve_merge(names)
-        return target, names, replace(resolution, taken=taken)
+        affected = affected_rows(self._jvm, resolution, snapshot)
+        if affected != TRUE:
+            zone, by_stats = self._txn.time_zone, self._txn.skips_by_stats
+            target.narrow(select_files(snapshot, affected, time_zone=zone, by_stats=by_stats))
+            resolution = replace(resolution, taken=affected)
+        return target, names, resolution
 
     def _source(self) -> MergeSource:
         snapshot = self._txn.snapshot

@@ -232,6 +232,14 @@ class LocatedRows:
 
     files: pa.Table = field(hash=False)
     frame: DataFrame = field(hash=False)
+    source: _LocatedSource = field(hash=False)
+
+    def narrow(self, files: pa.Table) -> None:
+        """Let later queries over `frame` read these files only; all numbers stay."""
+        old = self.source.snapshot
+        self.source.snapshot = ChosenFiles(
+            old.store, files, protocol=old.protocol, metadata=old.metadata
+        )
 
 
 def located_rows(
@@ -265,7 +273,8 @@ def located_rows(
             TableColumn(name=name, expression=value)
             for name, value in zip(names, values, strict=True)
         ]
-    return LocatedRows(files=files, frame=plan_frame(jvm, with_columns(jvm, plan, columns)))
+    frame = plan_frame(jvm, with_columns(jvm, plan, columns))
+    return LocatedRows(files=files, frame=frame, source=source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
