@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pyspark_delta.spark.conf.setting_table import HONOURED
+from pyspark_delta.spark.conf.setting_table import HONOURED, NOT_HONOURED
 from pyspark_delta.spark.conf.settings import OWN_PREFIX, Setting, SettingFamily
-from pyspark_delta.spark.conf.unused_settings import NOT_HONOURED
 
 
 def settings_page() -> str:

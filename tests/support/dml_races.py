@@ -32,12 +32,11 @@ from pyspark_delta.kernel.txn.vector_files import path_in_table
 from pyspark_delta.spark.api.merge_builder import DeltaMergeBuilder, merge_request
 from pyspark_delta.spark.dml.delete import run_delete
 from pyspark_delta.spark.dml.update import run_update
-from pyspark_delta.spark.files.stage import hidden_columns
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import StagedFiles, hidden_columns
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.maintenance.compaction import compact
 from pyspark_delta.spark.merge.request import MergeRequest, MergeResult
-from pyspark_delta.spark.merge.run import run_merge
+from pyspark_delta.spark.merge.run import merge_into
 from pyspark_delta.spark.write.request import WriteRequest
 from pyspark_delta.spark.write.run import run_write
 from tests.support.dml_model import (
@@ -157,7 +156,7 @@ def _merge(spark: SparkSession, log: DeltaLog, command: Command) -> int | None:
     made: list[MergeResult] = []
 
     def execute(request: MergeRequest) -> MergeResult:
-        made.append(run_merge(spark, log, request))
+        made.append(merge_into(spark, log, request))
         return made[0]
 
     is_steady = len(command.rows) % 2 == 1

@@ -26,7 +26,7 @@ from pyspark_delta.kernel.protocol.partition_values import format_partition_valu
 from pyspark_delta.kernel.protocol.type_widening import record_type_changes
 from pyspark_delta.kernel.protocol.types import INTEGER, LONG, StructField, StructType
 from pyspark_delta.kernel.scan.plan import mapping_mode
-from pyspark_delta.spark.scan.deletion_bits import stretch_bits
+from pyspark_delta.spark.scan.source import stretch_bits
 from tests.support.plans import files_read
 from tests.support.spark_tables import conf
 from tests.support.tables import (

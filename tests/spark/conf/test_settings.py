@@ -27,6 +27,7 @@ from pyspark_delta.spark.conf.setting_table import (
     CHANGE_FEED_SCHEMA_MODE,
     HONOURED,
     MERGE_SOURCE,
+    NOT_HONOURED,
     OPTIMIZE_MAX_DELETED,
     OPTIMIZE_MIN_FILE_SIZE,
     OPTIMIZE_WRITE_BIN_SIZE,
@@ -35,7 +36,6 @@ from pyspark_delta.spark.conf.setting_table import (
     WIDENING_MODE,
 )
 from pyspark_delta.spark.conf.settings import Setting, SettingFamily, row_of
-from pyspark_delta.spark.conf.unused_settings import NOT_HONOURED
 from pyspark_delta.tables import DeltaTable
 from tests.support.spark_tables import SparkTable, conf
 
@@ -68,7 +68,7 @@ writeChecksumFile.enabled
 """
 
 
-TABLE = ("setting_table", "unused_settings")
+TABLE = ("setting_table",)
 """The modules with the rows; `settings` has only the prefix that they share."""
 
 

@@ -18,7 +18,7 @@ from pyspark_delta.errors import DeltaError
 from pyspark_delta.spark.conf.setting_table import ALLOWED_LOCATIONS
 from pyspark_delta.spark.convert.command import ALREADY_DELTA
 from pyspark_delta.spark.convert.target import resolve_convert_target
-from pyspark_delta.spark.jvm.types import from_spark
+from pyspark_delta.spark.jvm.gateway import from_spark
 from tests.support.agreement import deltalake_rows
 from tests.support.parquet_tables import data_tree, parquet_file, save_parquet, tree
 from tests.support.plans import files_read

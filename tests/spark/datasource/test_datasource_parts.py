@@ -32,7 +32,7 @@ from pyspark_delta.errors import (
 from pyspark_delta.kernel.protocol.types import LONG, STRING, StructField, StructType
 from pyspark_delta.kernel.scan.predicates.tree import Unknown
 from pyspark_delta.spark.datasource.reader import predicate_of_filter
-from pyspark_delta.spark.jvm.types import to_spark
+from pyspark_delta.spark.jvm.gateway import to_spark
 from tests.support.agreement import agree
 from tests.support.tables import (
     append,

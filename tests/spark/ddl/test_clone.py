@@ -72,7 +72,7 @@ def test_a_statement_says_what_where_and_when() -> None:
         target=("a", "b"),
         source=("delta", "/x y"),
         as_of=AsOf(version=3),
-        properties=Piece(text="'a' = 'b)', c.d 1", start=90),
+        property_list=Piece(text="'a' = 'b)', c.d 1", start=90),
         location="/l",
         replaces=True,
     )

@@ -22,7 +22,7 @@ from pyspark_delta.kernel.storage.local import LocalStore
 from pyspark_delta.kernel.txn.commit import FileSystemCommitter
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import StagedFiles
 from pyspark_delta.spark.write.request import WriteRequest
 from pyspark_delta.spark.write.run import run_write
 from tests.support.faulty import Crashed, Fault, FaultRule, FaultStore

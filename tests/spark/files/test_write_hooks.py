@@ -12,7 +12,7 @@ from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.files import staged_files
-from pyspark_delta.spark.files.staged_files import WriteHook, add_write_hook, due_hooks, run_hooks
+from pyspark_delta.spark.files.stage import WriteHook, add_write_hook, due_hooks, run_hooks
 from pyspark_delta.spark.maintenance.compaction import compact_after_writes
 from tests.support.transactions import TABLE, add
 

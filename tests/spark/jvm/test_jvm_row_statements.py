@@ -24,6 +24,7 @@ from pyspark_delta.spark.jvm.parser.inserts import (
     writes_directory,
 )
 from pyspark_delta.spark.jvm.plans.frames import named_rows
+from pyspark_delta.spark.jvm.plans.merge import Default
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_changes_are_taken_apart(jvm: JvmSession) -> None:
     ]
     values = [each.assignments for each in merge.clauses]
     assert (values[0], values[1]) == (None, ())
-    assert [each.value is None for each in values[2] or ()] == [False, True]
+    assert [value is Default.VALUE for _, value in values[2] or ()] == [False, True]
     assert isinstance(parse_change(jvm, "TRUNCATE TABLE t PARTITION (p = 1)"), ParsedTruncate)
     assert parse_change(jvm, "SELECT 1") is None
 

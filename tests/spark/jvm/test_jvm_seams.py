@@ -50,7 +50,7 @@ from pyspark_delta.spark.jvm.gateway import (
     private_value,
 )
 from pyspark_delta.spark.jvm.parser.plans import syntax_error
-from pyspark_delta.spark.jvm.parser.tables import parse_predicate
+from pyspark_delta.spark.jvm.parser.tables import parse_spark_predicate
 from pyspark_delta.spark.jvm.plans.conditions import is_repeatable, resolved_condition
 from pyspark_delta.spark.jvm.plans.frames import UNION_SETTINGS, union_of
 from pyspark_delta.spark.jvm.scan.catalyst_rows import (
@@ -58,8 +58,7 @@ from pyspark_delta.spark.jvm.scan.catalyst_rows import (
     partition_directories,
     passing,
 )
-from pyspark_delta.spark.jvm.write.file_writer import new_query
-from pyspark_delta.spark.jvm.write.rows import rebalance_settings, rebalanced
+from pyspark_delta.spark.jvm.write.file_writer import new_query, rebalance_settings, rebalanced
 
 
 @pytest.fixture
@@ -515,15 +514,15 @@ def test_a_union_keeps_the_parts_of_its_inputs_apart(spark: SparkSession, jvm: J
 
 
 def test_a_predicate_is_shown_as_the_parser_leaves_it(jvm: JvmSession) -> None:
-    found = parse_predicate(jvm, "p = 1 AND q.`a b` IS NULL")
+    found = parse_spark_predicate(jvm, "p = 1 AND q.`a b` IS NULL")
     assert found is not None
     assert found.text.startswith("(('p = 1) AND isnull('q.")
     assert sorted(found.columns) == [("p",), ("q", "a b")]
     assert not found.has_subquery
-    subquery = parse_predicate(jvm, "p IN (SELECT 1)")
+    subquery = parse_spark_predicate(jvm, "p IN (SELECT 1)")
     assert subquery is not None
     assert subquery.has_subquery
-    assert parse_predicate(jvm, "p =") is None
+    assert parse_spark_predicate(jvm, "p =") is None
 
 
 def test_all_settings_of_a_session_cross_at_once(jvm: JvmSession) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType, VarcharType
 from pyspark_delta.spark.jvm.expressions.catalyst import stored_column_type, stored_columns
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.parser.parameters import constant_text, literal_text, substituted
+from pyspark_delta.spark.jvm.parser.changes import constant_text, literal_text, substituted
 from pyspark_delta.spark.jvm.parser.plans import parse_table_statement
 from pyspark_delta.spark.jvm.parser.tables import (
     LikeStatement,

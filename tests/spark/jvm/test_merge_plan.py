@@ -21,10 +21,10 @@ from pyspark_delta.spark.jvm.plans.frames import (
 )
 from pyspark_delta.spark.jvm.plans.merge import (
     JoinedRows,
+    columns_in_scope,
     condition_texts,
     find,
     joined_scope,
-    named_columns,
     named_scope,
     scope_of,
 )
@@ -48,7 +48,7 @@ def test_expressions_stand_where_their_branch_is(jvm: JvmSession) -> None:
     }
     found = find(jvm, both, named, {}, Moment(jvm))
     assert found.is_plain
-    assert named_columns(found.expression("on"), right) == ["id"]
+    assert columns_in_scope(found.expression("on"), right) == ["id"]
     assert not find(jvm, left, {"most": F.expr("max(id)")}, {}, Moment(jvm)).is_plain
     columns = find(jvm, right, {}, {"t0": "`id`"}, Moment(jvm))
     rows = JoinedRows.join(jvm, left, right, "Inner", found.expression("on"), [found, columns])

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 
 from pyspark_delta.kernel.protocol.log_schema import log_schema
 from pyspark_delta.kernel.protocol.types import DecimalType as KernelDecimal
-from pyspark_delta.spark.jvm.types import from_spark, to_spark, to_spark_type
+from pyspark_delta.spark.jvm.gateway import from_spark, to_spark, to_spark_type
 from tests.support.tree_string import tree_string
 
 

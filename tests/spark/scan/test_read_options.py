@@ -69,13 +69,6 @@ def test_rows_are_read_with_the_options_of_the_reader(
     assert SECRET not in shown(table.where("id > 1 AND p = 0"))
     assert spark.conf.get("fs.viewfs.impl.disable.cache", None) is None
     # What a command reads again, to write it anew, it reads with them too.
-    store = open_log(spark, location, options).store
-    snapshot = open_log(spark, location, options).update()
-    chosen = chosen_rows(
-        JvmSession(spark),
-        store,
-        snapshot.files,
-        protocol=snapshot.protocol,
-        metadata=snapshot.metadata,
-    )
-    assert chosen.count() == 5
+    txn = open_log(spark, location, options).start_transaction()
+    assert txn.snapshot is not None
+    assert chosen_rows(JvmSession(spark), txn, txn.snapshot.files).count() == 5

@@ -13,7 +13,7 @@ from pyspark_delta import disable, enable
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.scan.row_positions import (
+from pyspark_delta.spark.scan.frame import (
     FILE,
     ROW,
     LocatedRows,

@@ -30,13 +30,12 @@ from pyspark_delta.kernel.scan.predicates.tree import Column
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.conf.options import DeltaOptions
-from pyspark_delta.spark.jvm.expressions.filters import Filter
+from pyspark_delta.spark.jvm.expressions.catalyst import Filter
 from pyspark_delta.spark.jvm.scan.catalyst_rows import TextRows, array_bytes, row_bytes, word_of
-from pyspark_delta.spark.scan.deletion_bits import row_bits
 from pyspark_delta.spark.scan.filters import predicate_of
 from pyspark_delta.spark.scan.load import requested_snapshot
 from pyspark_delta.spark.scan.monotonic_functions import day_of, truncated_to, year_of
-from pyspark_delta.spark.scan.source import ScanSettings, SnapshotSource
+from pyspark_delta.spark.scan.source import ScanSettings, SnapshotSource, row_bits
 from tests.support.calls import num_calls
 from tests.support.clock import FrozenClock
 from tests.support.data_tables import DataTable

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_delta import enable
 from pyspark_delta.spark.sql.grammar import Piece, StatementReader, StatementSyntaxError
-from pyspark_delta.spark.sql.heads import head
+from pyspark_delta.spark.sql.statement import head
 from pyspark_delta.spark.sql.statements.clone import ConvertStatement, parse_convert
 from tests.support.parquet_tables import parquet_file
 from tests.support.spark_tables import SparkTable

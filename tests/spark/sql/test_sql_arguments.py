@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from pyspark_delta import DeltaLog, enable
-from pyspark_delta.spark.sql.parameters import Edit, markers, name_calls, rewritten
+from pyspark_delta.spark.sql.dispatch import Edit, markers, name_calls, rewritten
 from pyspark_delta.spark.tables.names import table_log
 from tests.support.catalog_tables import own_database, rows
 from tests.support.refusals import condition

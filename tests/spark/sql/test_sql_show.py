@@ -16,7 +16,7 @@ from pyspark_delta.kernel.protocol.column_mapping import without_mapping
 from pyspark_delta.kernel.protocol.features import protocol_text
 from pyspark_delta.kernel.protocol.identity_columns import HIGH_WATER_MARK
 from pyspark_delta.kernel.protocol.properties import PROPERTIES
-from pyspark_delta.spark.tables.names import clustering_paths, table_log
+from pyspark_delta.spark.tables.names import logical_clustering, table_log
 from tests.support.catalog_tables import own_database, rows
 
 
@@ -159,7 +159,7 @@ def definition(spark: SparkSession, name: str) -> tuple[object, ...]:
             for key, value in metadata.configuration.items()
             if key not in PROPERTIES or PROPERTIES[key].settable
         },
-        clustering_paths(snapshot),
+        logical_clustering(snapshot),
     )
 
 

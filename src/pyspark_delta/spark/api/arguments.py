@@ -16,9 +16,8 @@ from pyspark.sql.types import StructType as SparkStructType
 from pyspark_delta.errors import PropertyError
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.conf.options import FILE_SYSTEM_PREFIXES
-from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.gateway import JvmSession, from_spark
 from pyspark_delta.spark.jvm.parser.plans import parse_columns
-from pyspark_delta.spark.jvm.types import from_spark
 from pyspark_delta.spark.maintenance.vacuum import VacuumRequest
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -15,14 +15,14 @@ from pyspark_delta.spark.api.arguments import condition_argument, values_argumen
 from pyspark_delta.spark.api.errors import raises_spark_errors
 from pyspark_delta.spark.jvm.expressions.catalyst import is_default_keyword
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.merge.request import (
+from pyspark_delta.spark.jvm.plans.merge import (
     Assignments,
     ClauseAction,
     ClauseKind,
     Default,
     MergeClause,
-    MergeRequest,
 )
+from pyspark_delta.spark.merge.request import MergeRequest
 
 Expression = str | Column
 ColumnMapping = Mapping[str, Expression]

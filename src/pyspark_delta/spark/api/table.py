@@ -53,18 +53,19 @@ from pyspark_delta.spark.changes.feed import (
 from pyspark_delta.spark.conf.options import DeltaOptions
 from pyspark_delta.spark.convert.command import ConvertToDeltaCommand
 from pyspark_delta.spark.convert.report import ConvertReport
-from pyspark_delta.spark.ddl.clone import CloneTarget, clone_log, target_named
+from pyspark_delta.spark.ddl.clone import clone_log, target_named
 from pyspark_delta.spark.ddl.create_table import run_create_table
 from pyspark_delta.spark.dml.delete import run_delete
 from pyspark_delta.spark.dml.update import run_update
 from pyspark_delta.spark.jvm.catalog.entries import parse_name
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parser.plans import TableDefinition
 from pyspark_delta.spark.jvm.plans.frames import output_set
 from pyspark_delta.spark.maintenance.compaction import compact_after_writes
 from pyspark_delta.spark.maintenance.optimize import OptimizeRequest, run_optimize
 from pyspark_delta.spark.maintenance.vacuum import vacuum_table
 from pyspark_delta.spark.merge.request import MergeRequest
-from pyspark_delta.spark.merge.run import run_merge
+from pyspark_delta.spark.merge.run import merge_into
 from pyspark_delta.spark.results.detail import detail_frame
 from pyspark_delta.spark.results.history import history_frame
 from pyspark_delta.spark.scan.load import AsOf
@@ -387,8 +388,8 @@ class DeltaTable(TableMethods):
         if not is_shallow:
             raise OperationNotAllowedError("DELTA_UNSUPPORTED_DEEP_CLONE")
         name = target_named(self._spark, target)
-        clone = CloneTarget(name=name, properties=given, replaces=replaces)
-        clone_log(self._spark, self._whole_log(), self._name, as_of, clone)
+        clone = TableDefinition(properties=given, replaces=replaces)
+        clone_log(self._spark, self._whole_log(), self._name, as_of, name, clone)
         if name.path is not None:
             return DeltaTable.forPath(self._spark, name.path)
         return DeltaTable.forName(self._spark, target)
@@ -397,9 +398,7 @@ class DeltaTable(TableMethods):
         return frame if self._alias is None else frame.alias(self._alias)
 
     def _merged(self, request: MergeRequest) -> DataFrame:
-        result = run_merge(self._spark, self._whole_log(), request)
-        if result.has_new_schema:
-            self._show_columns()
+        result = merge_into(self._spark, self._whole_log(), request, self._show_columns)
         return result.counts.frame(self._spark)
 
     def _whole_log(self) -> DeltaLog:
@@ -459,10 +458,9 @@ class DeltaTableBuilder(TableBuilder):
 
     def execute(self) -> DeltaTable:
         """Create or replace the table, and return it."""
-        definition = self._definition()
-        run_create_table(self._spark, definition)
-        path = definition.name.path
-        if path is not None:
-            return DeltaTable.forPath(self._spark, path)
+        name, definition = self._name(), self._definition()
+        run_create_table(self._spark, name, definition)
+        if name.path is not None:
+            return DeltaTable.forPath(self._spark, name.path)
         assert self._identifier is not None  # else it would have been a path
         return DeltaTable.forName(self._spark, self._identifier)

@@ -20,11 +20,11 @@ from pyspark_delta.kernel.protocol.generated_columns import with_generation_expr
 from pyspark_delta.kernel.protocol.identity_columns import with_identity
 from pyspark_delta.kernel.protocol.types import StructField, StructType
 from pyspark_delta.spark.api.errors import raises_spark_errors
-from pyspark_delta.spark.ddl.create_table import TableDefinition
 from pyspark_delta.spark.jvm.catalog.entries import parse_name
 from pyspark_delta.spark.jvm.expressions.catalyst import stored_column_type, stored_columns
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.write.rows import check_columns_differ
+from pyspark_delta.spark.jvm.parser.plans import TableDefinition
+from pyspark_delta.spark.jvm.write.file_writer import check_columns_differ
 from pyspark_delta.spark.tables.locations import is_same_location
 from pyspark_delta.spark.tables.names import TableName, look_up
 
@@ -144,11 +144,9 @@ class TableBuilder:
     def _definition(self) -> TableDefinition:
         """The definition that the calls so far make."""
         jvm = JvmSession(self._spark)
-        name = self._name()
         schema = StructType(tuple(self._columns))
         check_columns_differ(jvm, jvm.data_type(schema))
         return TableDefinition(
-            name=name,
             schema=schema,
             partition_by=self._partition_by,
             cluster_by=tuple(parse_name(jvm, each) for each in self._cluster_by),

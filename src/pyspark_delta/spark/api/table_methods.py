@@ -30,7 +30,7 @@ from pyspark_delta.spark.api.arguments import check_flag, check_text, whole_numb
 from pyspark_delta.spark.api.errors import raises_spark_errors
 from pyspark_delta.spark.conf.settings import session_zone
 from pyspark_delta.spark.ddl.table import run_set_properties
-from pyspark_delta.spark.jvm.types import to_spark
+from pyspark_delta.spark.jvm.gateway import to_spark
 from pyspark_delta.spark.maintenance.features import run_drop
 from pyspark_delta.spark.maintenance.restore import run_generate, run_restore
 from pyspark_delta.spark.results.local_frame import local_frame

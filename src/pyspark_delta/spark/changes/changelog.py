@@ -25,6 +25,7 @@ from pyspark_delta.kernel.ops.changes.feed import (
 )
 from pyspark_delta.kernel.ops.changes.files import DELETE, INSERT
 from pyspark_delta.kernel.scan.locations import Locations, VectorReader
+from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.changes.feed import ChangeBound, change_bounds, changes_between
 from pyspark_delta.spark.changes.rows import (
@@ -38,9 +39,9 @@ from pyspark_delta.spark.changes.rows import (
 )
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.plans.table import METADATA
+from pyspark_delta.spark.jvm.plans.frames import METADATA
 from pyspark_delta.spark.rules.alignment import column
-from pyspark_delta.spark.scan.load import check_retention
+from pyspark_delta.spark.scan.load import check_still_readable
 from pyspark_delta.spark.tables.locations import allowed_stores, open_log
 
 Deduplication = Literal["none", "dropCarryovers", "netChanges"]
@@ -93,7 +94,7 @@ def run_changelog(
     bounds = request.bounds(spark)
     log = open_log(spark, location)
     if not log.table_exists:
-        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{location}`")
+        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=quoted_name(location))
     newest = log.update().version
     if bounds.start_version is not None and bounds.end_version is None and bounds.end_time is None:
         # An open end is the newest version, and a range must not end before it begins.
@@ -105,7 +106,7 @@ def run_changelog(
         start = log.snapshot_at(version=versions[0])
         if tracks_rows(start) or not is_recorded(start.metadata) or mode == "netChanges":
             end = log.snapshot_at(version=versions[1])
-            check_retention(spark, log, start)
+            check_still_readable(spark, log, start)
             vectors = VectorReader(Locations(log.store, allowed_stores(spark)))
             has_copies = mode == "none"
             changelog = read_changelog(

@@ -26,7 +26,7 @@ from pyspark_delta.spark.conf.setting_table import (
 )
 from pyspark_delta.spark.conf.settings import session_zone
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.scan.load import check_retention, names_version, run_load
+from pyspark_delta.spark.scan.load import check_still_readable, names_version, run_load
 from pyspark_delta.spark.tables.locations import allowed_stores, open_log
 from pyspark_delta.spark.tables.names import resolve_table
 
@@ -71,7 +71,7 @@ def changes_between(spark: SparkSession, log: DeltaLog, bounds: ChangeBounds) ->
         first, last = versions
         listing = list_log_for(log.store, first)
         start = log.snapshot_at(version=first, listing=listing)
-        check_retention(spark, log, start)
+        check_still_readable(spark, log, start)
         vectors = VectorReader(Locations(log.store, allowed_stores(spark)))
         feed = read_feed(
             log,
@@ -133,7 +133,6 @@ def change_bounds(
 
 
 def _bound(given: object) -> tuple[int | None, str | int | None]:
-    """A version, or a time."""
     if isinstance(given, str):
         return None, given
     if isinstance(given, datetime):

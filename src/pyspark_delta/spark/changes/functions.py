@@ -9,6 +9,7 @@ from typing import cast
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.errors import ChangeFeedError, OperationNotAllowedError, TableNotFoundError
+from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.spark.changes.feed import ChangeBound, change_bounds, changes_between
 from pyspark_delta.spark.jvm.catalog.entries import parse_name
 from pyspark_delta.spark.jvm.catalog.functions import Argument, TableFunction
@@ -53,7 +54,7 @@ def _changes(
 ) -> DataFrame:
     log = open_log(spark, location)
     if not log.table_exists:
-        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{location}`")
+        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=quoted_name(location))
     return changes_between(spark, log, change_bounds(spark, start, end))
 
 

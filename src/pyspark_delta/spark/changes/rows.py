@@ -23,11 +23,15 @@ from pyspark_delta.kernel.protocol.types import LONG, STRING, TIMESTAMP, DataTyp
 from pyspark_delta.kernel.scan.locations import descriptor_of
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.plans.frames import coalesced_plan, plan_frame, union_plan
-from pyspark_delta.spark.jvm.plans.table import TableColumn, with_columns
-from pyspark_delta.spark.scan.deletion_bits import stretch_bits
+from pyspark_delta.spark.jvm.plans.frames import (
+    TableColumn,
+    coalesced_plan,
+    plan_frame,
+    union_plan,
+    with_columns,
+)
 from pyspark_delta.spark.scan.frame import file_scan, row_id_expressions, table_columns
-from pyspark_delta.spark.scan.source import ChosenSource, ScanSettings
+from pyspark_delta.spark.scan.source import ChosenSource, ScanSettings, stretch_bits
 
 CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"

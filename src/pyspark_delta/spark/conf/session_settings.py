@@ -14,11 +14,11 @@ from pyspark_delta.spark.conf.setting_table import (
     HISTORY_METRICS,
     HONOURED,
     MAX_COMMIT_ATTEMPTS,
+    NOT_HONOURED,
     STATS_SKIPPING,
     WRITE_CHECKSUM,
 )
 from pyspark_delta.spark.conf.settings import DELTA_PREFIX, row_of
-from pyspark_delta.spark.conf.unused_settings import NOT_HONOURED
 from pyspark_delta.spark.jvm.gateway import JvmSession, all_settings
 
 logger = logging.getLogger(__name__)

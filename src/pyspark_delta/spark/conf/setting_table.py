@@ -1,4 +1,6 @@
-"""The table of settings that have an effect, one row per key; docs/settings.md is made of it.
+"""The table of settings, one row per key: docs/settings.md is made of it.
+
+Rows at its end are settings of delta-spark that have no effect here, each with the reason.
 
 >>> AUTO_MERGE.key, AUTO_MERGE.default
 ('spark.databricks.delta.schema.autoMerge.enabled', False)
@@ -14,6 +16,7 @@ from pyspark_delta.kernel.ops.layout.bins import CubeSizes, Sizes
 from pyspark_delta.kernel.ops.stream.schema_log import CONF_PREFIX
 from pyspark_delta.kernel.protocol.constraints import ASSUME_DROP_IF_EXISTS
 from pyspark_delta.kernel.protocol.property_kinds import FLAG, SIZE, TEXT, Kind, choice, whole
+from pyspark_delta.kernel.protocol.schema_checks import ALLOW_UNENFORCED_NOT_NULL
 from pyspark_delta.kernel.protocol.stats import DEFAULT_PREFIX_LENGTH
 from pyspark_delta.kernel.protocol.type_widening import TypeWideningMode
 from pyspark_delta.kernel.txn.commit import DEFAULT_ATTEMPTS
@@ -26,12 +29,16 @@ from pyspark_delta.spark.conf.settings import (
     SIZE_OR_ZERO,
     Setting,
     SettingFamily,
+    UnusedSetting,
     full_key,
     one_of,
 )
 
 T = TypeVar("T")
 _SKIPPING = "spark.databricks.io.skipping."
+_NO_ICEBERG = "Iceberg tables are neither converted nor written"
+_NO_HUDI = "Hudi metadata is not written"
+_NO_SHUFFLE = "Spark's adaptive execution chooses them by optimizeWrite.binSize"
 _VERSION = whole(0, most=2**63 - 1)
 _ROWS: list[Setting[Any] | SettingFamily] = []
 
@@ -64,6 +71,10 @@ def _family(prefix: str, effect: str) -> SettingFamily:
     row = SettingFamily(prefix=prefix, effect=effect)
     _ROWS.append(row)
     return row
+
+
+def _unused(name: str, effect: str, reason: str) -> UnusedSetting:
+    return UnusedSetting(key=full_key(name), effect=effect, reason=reason)
 
 
 # Commits and the log.
@@ -384,4 +395,63 @@ ALLOWED_LOCATIONS = _row(
 )
 
 HONOURED: tuple[Setting[Any] | SettingFamily, ...] = tuple(_ROWS)
-"""All rows, in the order of this file."""
+"""All rows with an effect, in the order of this file."""
+
+
+NOT_HONOURED = (
+    _unused(
+        "checkLatestSchemaOnRead",
+        "Refuse a held DataFrame whose table has another schema.",
+        "the check cannot be turned off, for its rows would be wrong",
+    ),
+    _unused(
+        "clusteredTable.enableClusteringTablePreview",
+        "Allow clustered tables.",
+        "clustered tables are always allowed",
+    ),
+    _unused(
+        "commitMetrics.enabled",
+        "Send metrics of commits to Unity Catalog.",
+        "nothing is sent to a catalog",
+    ),
+    _unused(
+        ALLOW_UNENFORCED_NOT_NULL,
+        "Accept NOT NULL below arrays and maps, where it is not checked.",
+        "a constraint that is not checked is always refused",
+    ),
+    _unused("convert.iceberg.*", "Conversion of Iceberg tables.", _NO_ICEBERG),
+    _unused(
+        "deltaLog.minorCompaction.useForReads",
+        "Read log compactions.",
+        "log compactions are always read",
+    ),
+    _unused("hudi.*", "Hudi metadata.", _NO_HUDI),
+    _unused("iceberg.*", "Iceberg metadata.", _NO_ICEBERG),
+    _unused(
+        "optimizeWrite.maxShufflePartitions",
+        "Partitions of the shuffle before a write.",
+        _NO_SHUFFLE,
+    ),
+    _unused("optimizeWrite.numShuffleBlocks", "Blocks of the shuffle before a write.", _NO_SHUFFLE),
+    _unused(
+        "stalenessLimit",
+        "How old a version a query may read.",
+        "a query always reads the newest version, which costs one listing",
+    ),
+    _unused(
+        "tableFeatures.fastDropFeature.dvTombstoneCountThreshold",
+        "Tombstones of deletion vectors that are held in memory.",
+        "tombstones are held as Arrow columns, whatever their number",
+    ),
+    _unused("uniform.*", "Iceberg metadata of commits.", _NO_ICEBERG),
+    _unused(
+        "v2.enableMode",
+        "Which of delta-spark's two connectors is used.",
+        "there is one way to read and write",
+    ),
+    _unused(
+        "withEventTimeOrder.enabled",
+        "Read the first version of a stream in the order of event times.",
+        "the rows of the first version come in the order of the files",
+    ),
+)

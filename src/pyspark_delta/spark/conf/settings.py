@@ -1,6 +1,6 @@
 """The types of rows in the table of session settings: a key with its parser, default and effect.
 
-The rows are in `setting_table` and `unused_settings`.  Code reads a setting only through its row,
+The rows are in `setting_table`.  Code reads a setting only through its row,
 so that its key, its default and its check are in one place.
 
 >>> from pyspark_delta.spark.conf.setting_table import STATS_SKIPPING
@@ -28,6 +28,7 @@ OWN_PREFIX = "spark.pyspark_delta."
 """The prefix of the settings that delta-spark does not have."""
 
 # Spark's own settings that are read here.  Spark has their defaults and checks their values.
+ANSI_ENABLED = "spark.sql.ansi.enabled"
 CASE_SENSITIVE = "spark.sql.caseSensitive"
 CHAR_VARCHAR_AS_STRING = "spark.sql.legacy.charVarcharAsString"
 DEFAULT_SOURCE = "spark.sql.sources.default"
@@ -35,7 +36,9 @@ IGNORE_CORRUPT_FILES = "spark.sql.files.ignoreCorruptFiles"
 IGNORE_MISSING_FILES = "spark.sql.files.ignoreMissingFiles"
 NULLS_FOR_MISSING_DEFAULTS = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
 PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+READ_FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 SESSION_TIME_ZONE = "spark.sql.session.timeZone"
+STORE_ASSIGNMENT_POLICY = "spark.sql.storeAssignmentPolicy"
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

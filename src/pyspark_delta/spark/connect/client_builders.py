@@ -21,8 +21,9 @@ from pyspark_delta.spark.api.table_builder import (
     wrong_type,
 )
 from pyspark_delta.spark.connect.client_session import ClientSession
+from pyspark_delta.spark.jvm.plans.merge import Assignments, MergeClause
 from pyspark_delta.spark.maintenance.optimize import OptimizeRequest
-from pyspark_delta.spark.merge.request import Assignments, MergeClause, MergeRequest
+from pyspark_delta.spark.merge.request import MergeRequest
 
 Message = Mapping[str, Any]
 MODES = {"create": 1, "createIfNotExists": 2, "replace": 3, "createOrReplace": 4}

@@ -62,9 +62,8 @@ from pyspark_delta.spark.convert.tasks import (
     shared_items,
 )
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
-from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.gateway import JvmSession, from_spark
 from pyspark_delta.spark.jvm.hadoop.footers import footer_bytes, has_file_system
-from pyspark_delta.spark.jvm.types import from_spark
 from pyspark_delta.spark.tables.locations import hadoop_location, scan_options
 
 TASKS_FROM_FILES = {True: 200, False: 20_000}

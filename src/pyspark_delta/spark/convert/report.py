@@ -16,7 +16,7 @@ from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.convert.files import FileManifest
 from pyspark_delta.spark.convert.footers import Footers
-from pyspark_delta.spark.jvm.types import to_spark
+from pyspark_delta.spark.jvm.gateway import to_spark
 
 _MOST_PROBLEMS = 20
 _MOST_PATHS = 10

@@ -54,7 +54,7 @@ from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.scan.projection import Projection, ProjectionError, file_projection
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.storage.uris import encode_path
-from pyspark_delta.spark.files.staged_files import discard
+from pyspark_delta.spark.files.stage import discard
 from pyspark_delta.spark.files.stats import FooterStats, footer_stats
 from pyspark_delta.spark.files.write_options import FileOptions, file_tags, random_prefix
 

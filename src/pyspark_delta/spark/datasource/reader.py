@@ -41,7 +41,7 @@ from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.spark.conf.options import DeltaOptions
 from pyspark_delta.spark.datasource.options import given_zone, open_table, table_path, zone_of
 from pyspark_delta.spark.datasource.source import needs_enabling
-from pyspark_delta.spark.jvm.types import to_spark
+from pyspark_delta.spark.jvm.gateway import to_spark
 from pyspark_delta.spark.scan.load import requested_snapshot
 
 _OPERATORS: dict[type[spark.Filter], str] = {

@@ -41,7 +41,7 @@ from pyspark_delta.spark.conf.options import DeltaOptions
 from pyspark_delta.spark.datasource.arrow_files import CODECS, ArrowWriter
 from pyspark_delta.spark.datasource.options import open_table, table_path
 from pyspark_delta.spark.datasource.source import needs_enabling
-from pyspark_delta.spark.files.staged_files import StagedFiles, discard
+from pyspark_delta.spark.files.stage import StagedFiles, discard
 from pyspark_delta.spark.files.write_options import WriteOptions
 from pyspark_delta.spark.write.request import WriteRequest
 from pyspark_delta.spark.write.schema import data_schema, define_table

@@ -20,8 +20,6 @@ from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns, generation_expression
 from pyspark_delta.kernel.protocol.operations import Operation
 from pyspark_delta.kernel.protocol.properties import ENABLE_TYPE_WIDENING, property_value
-from pyspark_delta.kernel.protocol.schema_json import format_schema
-from pyspark_delta.kernel.protocol.type_widening import record_type_changes
 from pyspark_delta.kernel.protocol.types import StructType, column_name
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -29,7 +27,8 @@ from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.conf.setting_table import CHECK_EXPRESSIONS, USER_METADATA
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.rules.expressions import check_generated_columns, named_columns
-from pyspark_delta.spark.tables.names import TableName, clustering_paths, log_of, update_entry
+from pyspark_delta.spark.tables.names import TableName, log_of, logical_clustering, update_entry
+from pyspark_delta.spark.write.schema import metadata_with
 
 _WIDENING = "typeWidening"
 _WIDENING_PREVIEW = "typeWidening-preview"
@@ -80,7 +79,7 @@ class Alteration:
     @property
     def clustering(self) -> list[tuple[str, ...]]:
         """The table's clustering columns, by logical names."""
-        return clustering_paths(self.snapshot)
+        return logical_clustering(self.snapshot)
 
     @property
     def rules(self) -> AlterRules:
@@ -101,14 +100,11 @@ class Alteration:
         configuration: Mapping[str, str | None] | None = None,
     ) -> None:
         """Commit other columns, and record type changes in their metadata."""
-        old = self.metadata
-        is_preview = _WIDENING_PREVIEW in self.features
-        version = self.txn.read_version + 1 if is_preview else None
-        recorded = record_type_changes(old.schema, schema, table_version=version)
-        if _GENERATED in self.features and recorded.simple_string != old.schema.simple_string:
-            check_generated_columns(self.jvm, recorded)
-        names = old.partition_columns if partition_columns is None else tuple(partition_columns)
-        new = replace(old, schema_string=format_schema(recorded), partition_columns=names)
+        new = metadata_with(self.txn, schema)
+        if _GENERATED in self.features and new.schema.simple_string != self.schema.simple_string:
+            check_generated_columns(self.jvm, new.schema)
+        if partition_columns is not None:
+            new = replace(new, partition_columns=tuple(partition_columns))
         if configuration is not None:
             new = replace(new, configuration=dict(configuration))
         self.commit(new, operation)

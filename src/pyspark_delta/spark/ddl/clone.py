@@ -8,7 +8,7 @@ where the clone has one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
@@ -60,9 +60,10 @@ from pyspark_delta.spark.jvm.catalog.entries import (
     remember_outside,
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parser.plans import TableDefinition
 from pyspark_delta.spark.maintenance.restore import metrics_frame
 from pyspark_delta.spark.results.local_frame import local_frame
-from pyspark_delta.spark.scan.load import AsOf, check_retention, chosen_snapshot
+from pyspark_delta.spark.scan.load import AsOf, check_still_readable, chosen_snapshot
 from pyspark_delta.spark.tables.locations import (
     allow_places,
     allowed_stores,
@@ -145,28 +146,13 @@ def opened_source(
         yield source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloneTarget:
-    """The table that becomes a clone, and the clauses of the statement about it.
-
-    With `replaces` the clone replaces an empty table that exists; with `creates` a missing one is
-    made.
-    """
-
-    name: TableName
-    location: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
-    creates: bool = True
-    replaces: bool = False
-    if_not_exists: bool = False
-
-
-def find_clone_place(spark: SparkSession, target: CloneTarget) -> TablePlace | None:
+def find_clone_place(
+    spark: SparkSession, name: TableName, target: TableDefinition
+) -> TablePlace | None:
     """The clone's location, resolved before its source is read; None when a table exists already.
 
     An existing table is an error without IF NOT EXISTS, and so are two locations for one table.
     """
-    name = target.name
     if target.location is not None and _ABSOLUTE.match(target.location) is None:
         raise OperationNotAllowedError("DELTA_INVALID_CLONE_PATH", path=name.label)
     if (
@@ -197,7 +183,7 @@ def find_clone_place(spark: SparkSession, target: CloneTarget) -> TablePlace | N
 
 
 def run_clone(
-    spark: SparkSession, place: TablePlace, target: CloneTarget, source: OpenedSource
+    spark: SparkSession, place: TablePlace, target: TableDefinition, source: OpenedSource
 ) -> DataFrame:
     """Make the clone; returns the row with the size of its source.
 
@@ -249,14 +235,15 @@ def run_clone(
 def clone_log(
     spark: SparkSession,
     log: DeltaLog,
-    name: str | None,
+    label: str | None,
     as_of: AsOf | None,
-    target: CloneTarget,
+    name: TableName,
+    target: TableDefinition,
 ) -> None:
-    """Clone the table of a log, whose catalog name is `name` if it has one."""
-    place = find_clone_place(spark, target)
+    """Clone the table of a log, whose name in the catalog is `label` if it has one."""
+    place = find_clone_place(spark, name, target)
     if place is not None:
-        run_clone(spark, place, target, _delta_of_log(spark, log, name, as_of))
+        run_clone(spark, place, target, _delta_of_log(spark, log, label, as_of))
 
 
 def target_named(spark: SparkSession, target: str) -> TableName:
@@ -292,7 +279,7 @@ def _delta_of_log(
     if as_of is None:
         return _delta_source(spark, label, log.update())
     snapshot = as_of.snapshot(log, session_zone(spark))
-    check_retention(spark, log, snapshot)
+    check_still_readable(spark, log, snapshot)
     return _delta_source(spark, label, snapshot)
 
 

@@ -142,8 +142,7 @@ def _check_added_names(schema: StructType, added: Sequence[AddedColumn]) -> None
         if not is_spelled(schema, each.path):
             # Spark accepts a name in another case, but delta-spark does not.
             raise SchemaError(
-                "DELTA_DUPLICATE_COLUMNS_FOUND.ADDING_COLUMNS",
-                duplicateCols=column_name(each.path),
+                "DELTA_DUPLICATE_COLUMNS_FOUND.ADDING_COLUMNS", duplicateCols=column_name(each.path)
             )
         after = None if each.position is None else each.position.after
         _, struct = find_struct(schema, each.path[:-1])

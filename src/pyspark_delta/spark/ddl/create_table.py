@@ -7,7 +7,7 @@ catalog.  So it completes a statement that was stopped between the commit and th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -15,36 +15,32 @@ from pyspark.sql import SparkSession
 from pyspark_delta.errors import OperationNotAllowedError, SchemaError, TableNotFoundError
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.log.snapshot import Snapshot
-from pyspark_delta.kernel.ops.schema.columns import checked_clustering_paths
-from pyspark_delta.kernel.protocol.actions import Action, Metadata, Protocol
+from pyspark_delta.kernel.protocol.actions import Action, Metadata
 from pyspark_delta.kernel.protocol.column_defaults import (
     current_default,
     default_columns,
     without_exists_defaults,
 )
 from pyspark_delta.kernel.protocol.column_mapping import physical_path, without_mapping
-from pyspark_delta.kernel.protocol.domains import (
-    CLUSTERING,
-    clustering_columns,
-    clustering_domain,
-    tombstone,
-)
-from pyspark_delta.kernel.protocol.feature_upgrade import take_protocol_properties, upgraded
+from pyspark_delta.kernel.protocol.domains import CLUSTERING, clustering_columns, tombstone
+from pyspark_delta.kernel.protocol.feature_upgrade import take_protocol_properties
 from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.protocol.operations import Operation, define_table
 from pyspark_delta.kernel.protocol.properties import PROPERTIES
 from pyspark_delta.kernel.protocol.schema_checks import check_partition_columns
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.schema_merge import schema_differences
-from pyspark_delta.kernel.protocol.types import StructType, column_name
+from pyspark_delta.kernel.protocol.types import column_name
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.conf.setting_table import USER_METADATA
 from pyspark_delta.spark.jvm.catalog.entries import (
+    CatalogEntry,
     defined_clustering,
     defined_properties,
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parser.plans import TableDefinition
 from pyspark_delta.spark.rules.expressions import TableSql, check_default, check_generated_columns
 from pyspark_delta.spark.tables.column_checks import check_clustering, check_layout
 from pyspark_delta.spark.tables.names import TableName, missing_table_error, table_exists_error
@@ -56,47 +52,25 @@ from pyspark_delta.spark.tables.registration import (
     place_of,
     register,
 )
+from pyspark_delta.spark.write.schema import clustered_by
 
 _CLUSTERING_FEATURE = "clustering"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableDefinition:
-    """The definition of a table in a statement or builder.
-
-    An empty `schema` means that the log at `location` has it, or else that there are no columns.
-    With `replaces` an existing table is replaced, with `creates` a missing one is made.
-    A new table has at least the `protocol`.
-    """
-
-    name: TableName
-    schema: StructType = field(default_factory=StructType)
-    partition_by: tuple[str, ...] = ()
-    cluster_by: tuple[tuple[str, ...], ...] = ()
-    location: str | None = None
-    comment: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
-    creates: bool = True
-    replaces: bool = False
-    if_not_exists: bool = False
-    protocol: Protocol | None = None
-
-
-def run_create_table(spark: SparkSession, definition: TableDefinition) -> None:
-    """Create or replace the table, and update the catalog."""
-    name = definition.name
+def run_create_table(spark: SparkSession, name: TableName, definition: TableDefinition) -> None:
+    """Create or replace the table of that name, and update the catalog."""
     completes = is_definition_only(spark, name)
     if completes and not definition.replaces:
-        definition = _completing(spark, definition)
+        definition = _completing(spark, name.entry, definition)
     if name.entry is not None and not (completes or definition.replaces):
-        return _check_exists(spark, definition)
+        return _check_exists(spark, name, definition)
     _check_definition(spark, definition)
     place = place_of(spark, name, definition.location)
     snapshot = place.snapshot()
     by_log = name.path is not None or completes
     exists = snapshot is not None if by_log else name.entry is not None
     if exists and not definition.replaces:
-        return _check_exists(spark, definition)
+        return _check_exists(spark, name, definition)
     if not exists and not (definition.creates or completes):
         raise missing_table_error(spark, name)
     if exists or (snapshot is not None and definition.replaces):
@@ -117,16 +91,17 @@ def completed_table(spark: SparkSession, name: TableName) -> TableName:
     """
     if not is_definition_only(spark, name):
         return name
-    run_create_table(spark, TableDefinition(name=name, if_not_exists=True))
+    run_create_table(spark, name, TableDefinition(if_not_exists=True))
     return known_name(spark, name)
 
 
-def _completing(spark: SparkSession, definition: TableDefinition) -> TableDefinition:
+def _completing(
+    spark: SparkSession, entry: CatalogEntry | None, definition: TableDefinition
+) -> TableDefinition:
     """The definition in the catalog, unless the statement has columns of its own.
 
     IF NOT EXISTS ignores the statement's columns, because the name exists.
     """
-    entry = definition.name.entry
     assert entry is not None
     if definition.schema.fields and not definition.if_not_exists:
         return definition
@@ -149,10 +124,9 @@ def _is_unfinished(snapshot: Snapshot) -> bool:
     return snapshot.version == 0 and not snapshot.files.num_rows
 
 
-def _check_exists(spark: SparkSession, definition: TableDefinition) -> None:
-    """Raise if the table exists, unless the statement allows it."""
+def _check_exists(spark: SparkSession, name: TableName, definition: TableDefinition) -> None:
     if not definition.if_not_exists:
-        raise table_exists_error(spark, definition.name)
+        raise table_exists_error(spark, name)
 
 
 def _check_definition(spark: SparkSession, definition: TableDefinition) -> None:
@@ -188,10 +162,7 @@ def _create(spark: SparkSession, place: TablePlace, definition: TableDefinition)
 
 
 def _replace(
-    spark: SparkSession,
-    place: TablePlace,
-    definition: TableDefinition,
-    snapshot: Snapshot | None,
+    spark: SparkSession, place: TablePlace, definition: TableDefinition, snapshot: Snapshot | None
 ) -> None:
     if snapshot is None:
         raise TableNotFoundError(
@@ -239,20 +210,12 @@ def _metadata(
 
 
 def _clustering_actions(txn: OptimisticTransaction, definition: TableDefinition) -> list[Action]:
-    if not definition.cluster_by:
-        return []
-    checked_clustering_paths(txn.metadata, definition.cluster_by)  # raises for invalid columns
-    txn.update_protocol(upgraded(txn.protocol, [_CLUSTERING_FEATURE]))
-    mode = mapping_mode(txn.metadata)
-    return [
-        clustering_domain(physical_path(txn.schema, path, mode) for path in definition.cluster_by)
-    ]
+    return [clustered_by(txn, definition.cluster_by)] if definition.cluster_by else []
 
 
 def _check_same(
     spark: SparkSession, place: TablePlace, definition: TableDefinition, snapshot: Snapshot
 ) -> None:
-    """Raise if the definition differs from the log's."""
     metadata = snapshot.metadata
     if definition.schema.fields:
         specified = without_exists_defaults(definition.schema)

@@ -24,14 +24,11 @@ from pyspark_delta.kernel.ops.features.row_tracking import (
 )
 from pyspark_delta.kernel.ops.schema.columns import checked_clustering_paths, find_column
 from pyspark_delta.kernel.protocol.actions import Metadata
-from pyspark_delta.kernel.protocol.column_mapping import physical_path
 from pyspark_delta.kernel.protocol.constraints import (
     table_checks,
     with_constraint,
     without_constraint,
 )
-from pyspark_delta.kernel.protocol.domains import clustering_domain
-from pyspark_delta.kernel.protocol.feature_upgrade import upgraded
 from pyspark_delta.kernel.protocol.identity_columns import identity_info, is_identity, synced
 from pyspark_delta.kernel.protocol.operations import change_column, operation
 from pyspark_delta.kernel.protocol.properties import (
@@ -40,7 +37,7 @@ from pyspark_delta.kernel.protocol.properties import (
     validate_properties,
 )
 from pyspark_delta.kernel.protocol.types import StructType, column_name
-from pyspark_delta.kernel.scan.plan import mapping_mode
+from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.conf.setting_table import (
     ALLOW_ARBITRARY_PROPERTIES,
@@ -74,6 +71,7 @@ from pyspark_delta.spark.tables.names import (
     schema_for_catalog,
     update_entry,
 )
+from pyspark_delta.spark.write.schema import clustered_by
 
 _CLUSTERING_FEATURE = "clustering"
 _COMMENT = "comment"
@@ -95,15 +93,12 @@ def run_cluster_by(spark: SparkSession, table: TableName, columns: Sequence[Sequ
         return  # the table is not clustered, and needs no clustering feature
     check_layout_names(spark, schema, columns)
     paths = checked_clustering_paths(snapshot.metadata, columns)
-    mode = mapping_mode(snapshot.metadata)
     recorded = operation(
         "CLUSTER BY",
         oldClusteringColumns=",".join(column_name(path) for path in alteration.clustering),
         newClusteringColumns=",".join(column_name(path) for path in paths),
     )
-    alteration.txn.update_protocol(upgraded(snapshot.protocol, [_CLUSTERING_FEATURE]))
-    domain = clustering_domain(physical_path(schema, path, mode) for path in paths)
-    alteration.commit(None, recorded, [domain])
+    alteration.commit(None, recorded, [clustered_by(alteration.txn, paths)])
 
 
 def run_add_constraint(spark: SparkSession, table: TableName, name: str, text: str) -> None:
@@ -160,7 +155,9 @@ def run_set_location(spark: SparkSession, table: TableName, location: str) -> No
     try:
         new = open_log(spark, place).update().metadata
     except TableNotFoundError:
-        raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{location}`") from None
+        raise TableNotFoundError(
+            "DELTA_MISSING_DELTA_TABLE", tableName=quoted_name(location)
+        ) from None
     if not BYPASS_LOCATION_CHECK.of(spark) and _table_columns(old) != _table_columns(new):
         raise SchemaError(
             "DELTA_SET_LOCATION_SCHEMA_MISMATCH",

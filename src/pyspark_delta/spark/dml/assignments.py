@@ -22,7 +22,7 @@ from pyspark_delta.kernel.protocol.identity_columns import check_update
 from pyspark_delta.kernel.protocol.types import DataType, StructField, StructType, column_name
 from pyspark_delta.spark.jvm.expressions.catalyst import is_default_keyword, parse_attribute_name
 from pyspark_delta.spark.jvm.failures import analysis_error
-from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.gateway import JvmSession, from_spark
 from pyspark_delta.spark.jvm.plans.conditions import (
     is_deterministic_query,
     is_repeatable,
@@ -30,7 +30,6 @@ from pyspark_delta.spark.jvm.plans.conditions import (
 )
 from pyspark_delta.spark.jvm.plans.frames import Qualifier, without_name
 from pyspark_delta.spark.jvm.plans.merge import sql_of
-from pyspark_delta.spark.jvm.types import from_spark
 from pyspark_delta.spark.rules.alignment import column, value_cast
 from pyspark_delta.spark.rules.expressions import TableSql, default_values
 from pyspark_delta.spark.rules.rows import generated_values, table_rows
@@ -119,7 +118,7 @@ def assigned_columns(
     types = [f.data_type for f in from_spark(chosen.schema).fields[-len(with_values) :]]
     cast = _casts_by_name(jvm) if structs_by_name else value_cast(jvm, metadata)
     wanted = [
-        _Wanted(path=path, value=value, data_type=data_type, whole_path=path)
+        _InStruct(path=path, value=value, data_type=data_type, whole_path=path)
         for (path, value), data_type in zip(with_values, types, strict=True)
     ]
     found = _assigned(cast, schema, wanted, column, ())
@@ -210,7 +209,7 @@ def _casts_by_name(jvm: JvmSession) -> Cast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _InStruct:
     """An assignment in a struct: `path` is relative to the struct, `whole_path` to the row."""
 
     path: tuple[str, ...]
@@ -222,7 +221,7 @@ class _Wanted:
 def _assigned(
     cast: Cast,
     schema: StructType,
-    wanted: Sequence[_Wanted],
+    wanted: Sequence[_InStruct],
     current: Callable[[str], Column],
     parents: tuple[str, ...],
 ) -> dict[str, Column]:
@@ -256,7 +255,7 @@ def _missing(path: Sequence[str], known: Sequence[str]) -> SchemaError:
 
 
 def _rebuilt(
-    cast: Cast, f: StructField, wanted: Sequence[_Wanted], value: Column, parents: tuple[str, ...]
+    cast: Cast, f: StructField, wanted: Sequence[_InStruct], value: Column, parents: tuple[str, ...]
 ) -> Column:
     """The struct `value` with new values in some fields; a null struct becomes one with nulls."""
     if not isinstance(f.data_type, StructType):

@@ -34,12 +34,12 @@ from pyspark_delta.spark.dml.rows import (
     matching_changes,
     rows_that_stay,
 )
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import StagedFiles
 from pyspark_delta.spark.files.write_options import WriteOptions
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import Qualifier
-from pyspark_delta.spark.scan.row_positions import located_rows
+from pyspark_delta.spark.scan.frame import located_rows
 from pyspark_delta.spark.scan.versions import TableReads, one_version_each, start_transaction
 
 
@@ -140,7 +140,6 @@ def _whole_files(files: DmlFiles, gone: pa.Table, watch: Stopwatch) -> ChangedRo
 
 
 def _change_files(files: DmlFiles, changes: FileChanges, where: DmlCondition) -> list[AddCDCFile]:
-    """The deleted rows, for the change feed."""
     if not files.writes_changes:
         return []
     if changes.counted:

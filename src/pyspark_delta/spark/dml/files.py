@@ -27,12 +27,7 @@ from pyspark_delta.kernel.ops.rewrite_plan import (
     RewritePlanner,
     num_live_rows,
 )
-from pyspark_delta.kernel.protocol.actions import (
-    Action,
-    AddCDCFile,
-    AddFile,
-    Metadata,
-)
+from pyspark_delta.kernel.protocol.actions import Action, AddCDCFile, AddFile, Metadata
 from pyspark_delta.kernel.protocol.deletion_vectors import DeletionVector
 from pyspark_delta.kernel.protocol.features import is_supported
 from pyspark_delta.kernel.protocol.operations import Operation
@@ -54,14 +49,17 @@ from pyspark_delta.spark.conf.setting_table import (
     MERGE_VECTORS,
     UPDATE_VECTORS,
 )
+from pyspark_delta.spark.conf.settings import ANSI_ENABLED, STORE_ASSIGNMENT_POLICY
 from pyspark_delta.spark.files.stage import (
+    StagedFiles,
     StageRequest,
+    due_hooks,
     hidden_columns,
     optimized_rows,
+    run_hooks,
     stage,
     stage_changes,
 )
-from pyspark_delta.spark.files.staged_files import StagedFiles, due_hooks, run_hooks
 from pyspark_delta.spark.files.stats import with_recorded_stats
 from pyspark_delta.spark.files.write_options import (
     WriteOptions,
@@ -72,7 +70,7 @@ from pyspark_delta.spark.files.write_options import (
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.rules.alignment import column
 from pyspark_delta.spark.rules.rows import typed_violations
-from pyspark_delta.spark.scan.row_positions import FILE, ROW, TouchedFile, located_rows
+from pyspark_delta.spark.scan.frame import FILE, ROW, TouchedFile, located_rows
 from pyspark_delta.spark.tables.locations import allowed_stores
 
 CHANGE_TYPE = "_change_type"
@@ -80,9 +78,9 @@ CHANGE_TYPE = "_change_type"
 
 # The settings that decide how values are cast, as error messages name them.
 _CASTING = {
-    "storeAssignmentPolicyFlag": "spark.sql.storeAssignmentPolicy",
+    "storeAssignmentPolicyFlag": STORE_ASSIGNMENT_POLICY,
     "updateAndMergeCastingFollowsAnsiEnabledFlag": CASTS_FOLLOW_ANSI.key,
-    "ansiEnabledFlag": "spark.sql.ansi.enabled",
+    "ansiEnabledFlag": ANSI_ENABLED,
 }
 _VECTOR_SETTINGS = {"delete": DELETE_VECTORS, "merge": MERGE_VECTORS, "update": UPDATE_VECTORS}
 _CHANGE_COLUMNS = StructType((StructField(CHANGE_TYPE, STRING),))

@@ -28,10 +28,10 @@ from pyspark_delta.spark.jvm.plans.conditions import Condition, resolved_conditi
 from pyspark_delta.spark.jvm.plans.frames import Qualifier, named_rows
 from pyspark_delta.spark.jvm.plans.merge import sql_of
 from pyspark_delta.spark.scan.filters import predicate_of
-from pyspark_delta.spark.scan.frame import chosen_rows
-from pyspark_delta.spark.scan.row_positions import (
+from pyspark_delta.spark.scan.frame import (
     FILE,
     LocatedRows,
+    chosen_rows,
     counted_rows,
     located_rows,
     touched_rows,
@@ -214,4 +214,4 @@ def _no_rows(jvm: JvmSession, txn: OptimisticTransaction) -> DataFrame:
     """
     plain = replace(txn.metadata, configuration={})
     files = ADD_SCHEMA.empty_table()
-    return chosen_rows(jvm, txn.log.store, files, protocol=txn.protocol, metadata=plain)
+    return chosen_rows(jvm, txn, files, metadata=plain)

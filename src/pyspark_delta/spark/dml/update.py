@@ -49,14 +49,13 @@ from pyspark_delta.spark.dml.rows import (
     matching_changes,
     rows_that_stay,
 )
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import StagedFiles
 from pyspark_delta.spark.files.write_options import WriteOptions
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import Qualifier, named_rows
 from pyspark_delta.spark.rules.alignment import column
-from pyspark_delta.spark.scan.frame import chosen_rows, read_snapshot
-from pyspark_delta.spark.scan.row_positions import located_rows
+from pyspark_delta.spark.scan.frame import chosen_rows, located_rows, read_snapshot
 from pyspark_delta.spark.scan.versions import TableReads, one_version_each, start_transaction
 
 _UNKNOWN_NAMES = ("DELTA_MISSING_SET_COLUMN", "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE")
@@ -93,8 +92,6 @@ def run_update(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """The arguments of an UPDATE."""
-
     given: Given = field(hash=False)
     condition: Column | None = field(hash=False)
     alias: Qualifier
@@ -197,14 +194,7 @@ class _Update:
         if files.writes_changes and not self._values.is_repeatable:
             # Values may be nondeterministic, so the feed reads the new rows from the written files.
             written = files.write(self._updated(self._touched(changes)))
-            txn = self._txn
-            new = chosen_rows(
-                self._jvm,
-                txn.log.store,
-                add_table(written),
-                protocol=txn.protocol,
-                metadata=txn.metadata,
-            )
+            new = chosen_rows(self._jvm, self._txn, add_table(written))
             feed = self._feed(changes, new, written)
             copied = rows_that_stay(files, changes, self.where)
             written += [] if copied is None else files.write(copied)
@@ -222,7 +212,6 @@ class _Update:
         )
 
     def _changes(self, *, with_vectors: bool) -> FileChanges:
-        """The changes of the files that have a row to update."""
         found, where = self._candidates, self.where
         whole: pa.Table | None = found.files
         if where is not None:

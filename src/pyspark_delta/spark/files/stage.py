@@ -1,19 +1,28 @@
 """Write a DataFrame into new files of a table, and make the actions for their commit.
 
 The data must have the table's columns already, in the table's order, and rows that the table's
-rules allow.  Files that no commit names stay invisible; `staged_files` deletes them.
+rules allow.  Files that no commit names stay invisible.  `StagedFiles` deletes them, but only when
+that is certain: after a commit is offered, they are deleted if it was refused or lost a race, and
+kept if its outcome is unknown.
+
+A hook runs after a commit of rows, in the session that committed.  Every command that writes rows
+runs the hooks, and knows none by name: rooms above register theirs.  Hooks that need no Spark are
+the kernel's (`kernel.txn.hooks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
+from types import TracebackType
 from typing import TypeVar
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pyspark_delta.errors import PartitionValueError
+from pyspark_delta.errors import PartitionValueError, StorageError
 from pyspark_delta.kernel.log.table_log import TableLog
 from pyspark_delta.kernel.ops.vacuum.candidates import CHANGE_DIRECTORY
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, AddFile, Metadata, Protocol
@@ -34,6 +43,7 @@ from pyspark_delta.kernel.protocol.partition_values import (
 from pyspark_delta.kernel.protocol.properties import (
     STRING_PREFIX_LENGTH,
     TARGET_FILE_SIZE,
+    check_universal_formats,
     property_value,
 )
 from pyspark_delta.kernel.protocol.row_tracking import is_row_tracking_enabled, materialized_columns
@@ -56,11 +66,14 @@ from pyspark_delta.kernel.protocol.types import (
 )
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.sql.quoting import quoted_name
-from pyspark_delta.kernel.storage.uris import encode_path
+from pyspark_delta.kernel.storage.base import LogStore
+from pyspark_delta.kernel.storage.uris import decode_path, encode_path
+from pyspark_delta.kernel.txn.commit import is_certain_refusal
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.conf.setting_table import OPTIMIZE_WRITE_BIN_SIZE, STRING_PREFIX
+from pyspark_delta.spark.conf.settings import Conf
 from pyspark_delta.spark.files.nested_field_ids import with_nested_ids
-from pyspark_delta.spark.files.staged_files import discard
 from pyspark_delta.spark.files.stats import FooterStats, footer_stats
 from pyspark_delta.spark.files.write_options import (
     FileOptions,
@@ -71,19 +84,119 @@ from pyspark_delta.spark.files.write_options import (
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.write.file_writer import (
     OUTPUT_TIMESTAMP_TYPE,
+    Projected,
     WrittenFile,
+    projected,
+    rebalance_settings,
+    rebalanced,
     write_files,
 )
-from pyspark_delta.spark.jvm.write.rows import Projected, project, rebalance_settings, rebalanced
 from pyspark_delta.spark.rules.alignment import aligned
 from pyspark_delta.spark.tables.locations import hadoop_location
 
+logger = logging.getLogger(__name__)
+_HOOKS: dict[str, WriteHook] = {}
+_LOCK = Lock()
 _MadeAction = TypeVar("_MadeAction")
 _Values = dict[str, str | None]
 _BIN_SIZE = 512 << 20
 _PARQUET_ID = "parquet.field.id"
 _NO_COLUMNS = StructType()
 _DEFAULT_OPTIONS = FileOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteHook:
+    """A hook, with two promises.
+
+    1. `is_due` decides by the table and the settings alone, before any job: an invalid setting
+      raises while nothing is written.
+    2. `run` gets the files that the commit added, at least one, and raises nothing, because the
+      commit is done.
+    """
+
+    name: str
+    is_due: Callable[[Metadata, Conf], bool]
+    run: Callable[[SparkSession, DeltaLog, Sequence[AddFile], Conf], object]
+
+
+class StagedFiles:
+    """The files of one transaction, written and committed inside the `with` block.
+
+    If the block fails, the files are deleted, except those that a commit may refer to.
+    """
+
+    def __init__(self, txn: OptimisticTransaction) -> None:
+        self._txn = txn
+        self._paths: list[str] = []
+        self._is_offered = False
+
+    def add(self, files: Iterable[AddFile | AddCDCFile]) -> None:
+        """Track files that were written."""
+        self._paths += [decode_path(file.path) for file in files]
+
+    def add_paths(self, paths: Iterable[str]) -> None:
+        """Track other files, by their decoded paths."""
+        self._paths += paths
+
+    def move(self, txn: OptimisticTransaction) -> None:
+        """Let another transaction commit the files, after the first one was refused for certain."""
+        self._txn = txn
+
+    def offer(self) -> None:
+        """Mark that a commit with these files begins."""
+        self._is_offered = True
+
+    def __enter__(self) -> StagedFiles:
+        # The commit would raise for it, but only after the job.
+        check_universal_formats(self._txn.metadata.configuration)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None or self._txn.committed_version is not None:
+            return
+        # After a store failure that is no refusal, or an interrupt, an offered commit may exist.
+        if not self._is_offered or is_certain_refusal(error):
+            discard(self._txn.log.store, self._paths)
+
+
+def discard(store: LogStore, paths: Sequence[str]) -> None:
+    """Delete files that nothing refers to; VACUUM deletes those for which this fails."""
+    if not paths:
+        return
+    try:
+        store.delete_many(paths)
+    except StorageError as error:
+        logger.warning("%d files of a write that failed are left behind: %s", len(paths), error)
+
+
+def add_write_hook(hook: WriteHook) -> None:
+    """Register a hook for the writes of this process; it replaces one of the same name."""
+    with _LOCK:
+        _HOOKS[hook.name] = hook
+
+
+def due_hooks(metadata: Metadata, conf: Conf) -> tuple[WriteHook, ...]:
+    """The hooks for a table, in the order of registration."""
+    return tuple(hook for hook in list(_HOOKS.values()) if hook.is_due(metadata, conf))
+
+
+def run_hooks(
+    hooks: Sequence[WriteHook],
+    spark: SparkSession,
+    log: DeltaLog,
+    added: Sequence[AddFile],
+    conf: Conf,
+) -> None:
+    """Run due hooks, if the commit added files."""
+    if added:
+        for hook in hooks:
+            hook.run(spark, log, added, conf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +368,7 @@ def _as_in_files(
         *(Projected(expression=quoted_name(f.name), name=f.name) for f in extra),
         *(_directory_column(f, mode) for f in metadata.partition_schema),
     ]
-    return project(jvm, data, columns)
+    return projected(jvm, data, columns)
 
 
 def _stats_columns(metadata: Metadata, mode: ColumnMappingMode) -> tuple[StatsColumn, ...]:

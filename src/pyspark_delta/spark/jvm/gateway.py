@@ -1,8 +1,13 @@
-"""The JVM of a session: its classes, Scala values, settings, private fields, and Python proxies.
+"""The JVM of a session: its classes, Scala values, types, settings, private fields, Python proxies.
 
 Everything else in this package takes a `JvmSession`.  Nothing outside `spark/jvm` uses the Java
 objects in its attributes.  Differences between minor versions of Spark are here too: a row of
-`_PLACES` has every name that a class has had, and the session's JVM decides which exists.
+`_PLACES` has every name that a class has had, and the session's JVM decides which exists.  The
+kernel's types become Spark's, of PySpark or of Java, by their common JSON.
+
+>>> from pyspark_delta.kernel.protocol.types import LONG, StructField
+>>> to_spark(StructType((StructField("id", LONG),))).simpleString()
+'struct<id:bigint>'
 """
 
 from __future__ import annotations
@@ -19,17 +24,18 @@ from py4j.java_gateway import JavaClass, JavaGateway
 from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType as SparkDataType
+from pyspark.sql.types import StructType as SparkStructType
+from pyspark.sql.types import _parse_datatype_json_value
 
-from pyspark_delta.errors import OperationNotAllowedError
-from pyspark_delta.kernel.protocol.schema_json import type_json
-from pyspark_delta.kernel.protocol.types import DataType
+from pyspark_delta.errors import DeltaError, OperationNotAllowedError
+from pyspark_delta.kernel.protocol.schema_json import parse_type, type_json
+from pyspark_delta.kernel.protocol.types import DataType, StructType
 
 SESSION_CATALOG_KEY = "spark.sql.catalog.spark_catalog"
 """Spark's setting for the class of the session catalog."""
-
 HOOKED_PARSER = "pyspark_delta.Parser"
 """The class of a hooked session's parser."""
-
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 _CATALYST = "org.apache.spark.sql.catalyst"
 _JSON_MAPPER = "com.fasterxml.jackson.databind.ObjectMapper"
@@ -392,6 +398,31 @@ def release_session_catalog(jvm: JvmSession) -> None:
         private_value(jvm.state.catalogManager(), _CATALOGS_FIELD).remove(_SESSION_CATALOG)
 
 
+def to_spark(schema: StructType) -> SparkStructType:
+    """A kernel schema as PySpark's `StructType`, field metadata included."""
+    return SparkStructType.fromJson(_plain(type_json(schema)))
+
+
+def to_spark_type(data_type: DataType) -> SparkDataType:
+    """A kernel type as PySpark's."""
+    return _parse_datatype_json_value(_plain(type_json(data_type)))
+
+
+def from_spark(schema: Any) -> StructType:
+    """A schema of PySpark's or Java's as the kernel's."""
+    parsed = parse_type(json.loads(schema.json()))
+    assert isinstance(parsed, StructType)
+    return parsed
+
+
+def type_of_json(spelled: Any) -> DataType | None:
+    """A type in Spark's JSON form as the kernel's; None for one that tables cannot have."""
+    try:
+        return parse_type(spelled)
+    except DeltaError:
+        return None
+
+
 def _private_field(java_object: Any, name: str) -> Any:
     java_class = java_object.getClass()
     while java_class is not None:
@@ -412,3 +443,8 @@ def _dotted(minor: tuple[int, int]) -> str:
 
 def _token_of_name(name: str) -> str:
     return name.rpartition(" ")[2]
+
+
+def _plain(value: Any) -> Any:
+    # Copied, because PySpark modifies its input and the kernel shares its values.
+    return json.loads(json.dumps(value))

@@ -58,8 +58,15 @@ from pyspark_delta.spark.conf.setting_table import (
     AUTO_COMPACT_MIN_FILES,
 )
 from pyspark_delta.spark.conf.settings import Conf, conf_of
-from pyspark_delta.spark.files.stage import StageRequest, hidden_columns, stage, with_row_ids
-from pyspark_delta.spark.files.staged_files import StagedFiles, WriteHook, add_write_hook
+from pyspark_delta.spark.files.stage import (
+    StagedFiles,
+    StageRequest,
+    WriteHook,
+    add_write_hook,
+    hidden_columns,
+    stage,
+    with_row_ids,
+)
 from pyspark_delta.spark.files.stats import with_recorded_stats
 from pyspark_delta.spark.files.write_options import is_auto_compacted
 from pyspark_delta.spark.jvm.gateway import JvmSession
@@ -285,9 +292,7 @@ def _bin_rows(
     if len(bins) > 1:
         return union_of(jvm, [_bin_rows(jvm, txn, [each], layout) for each in bins])
     (files,) = bins
-    store = txn.log.store
-    rows = chosen_rows(jvm, store, files, protocol=txn.protocol, metadata=txn.metadata)
-    rows = with_row_ids(txn, rows)
+    rows = with_row_ids(txn, chosen_rows(jvm, txn, files))
     num_files = layout.num_files(files)
     if layout.curve is not None and num_files > 1:
         known = num_live_rows(tuple(add_files(files)))

@@ -42,8 +42,13 @@ from pyspark_delta.spark.conf.setting_table import (
     OLD_BACKFILL_FILES,
     ROW_TRACKING_BACKFILL,
 )
-from pyspark_delta.spark.files.stage import StageRequest, hidden_columns, stage, with_row_ids
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import (
+    StagedFiles,
+    StageRequest,
+    hidden_columns,
+    stage,
+    with_row_ids,
+)
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.maintenance.compaction import Compacted, preserved_tags
@@ -78,9 +83,7 @@ def run_remove_column_mapping(spark: SparkSession, log: DeltaLog, *, keeps_prope
         )
     jvm = JvmSession(spark)
     files = txn.filter_files()
-    rows = with_row_ids(
-        txn, chosen_rows(jvm, log.store, files, protocol=txn.protocol, metadata=metadata)
-    )
+    rows = with_row_ids(txn, chosen_rows(jvm, txn, files))
     gone = (COLUMN_MAPPING_MODE.key, COLUMN_MAPPING_MAX_ID.key)
     configuration = {k: v for k, v in metadata.configuration.items() if k not in gone}
     if keeps_property:
@@ -157,9 +160,7 @@ def run_drop(
         buries_vectors=FAST_DROP_TOMBSTONES.of(spark),
     )
     request = DropRequest(
-        feature=feature,
-        truncate_history=truncate_history,
-        is_fast=FAST_DROP_FEATURE.of(spark),
+        feature=feature, truncate_history=truncate_history, is_fast=FAST_DROP_FEATURE.of(spark)
     )
     return run_drop_feature(cleaning, request)
 

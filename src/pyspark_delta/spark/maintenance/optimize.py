@@ -61,21 +61,16 @@ from pyspark_delta.spark.conf.setting_table import (
 )
 from pyspark_delta.spark.conf.settings import Conf, conf_of
 from pyspark_delta.spark.dml.rows import dml_condition, files_by_partition
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import StagedFiles
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.parser.tables import ParsedPredicate, parse_predicate
-from pyspark_delta.spark.maintenance.compaction import (
-    Compacted,
-    Layout,
-    commit_rewrite,
-    compact,
-)
+from pyspark_delta.spark.jvm.parser.tables import ParsedPredicate, parse_spark_predicate
+from pyspark_delta.spark.maintenance.compaction import Compacted, Layout, commit_rewrite, compact
 from pyspark_delta.spark.maintenance.curve_keys import Curve, CurveColumn
 from pyspark_delta.spark.results.optimize import OptimizeReport
 from pyspark_delta.spark.scan.versions import transaction_on
 from pyspark_delta.spark.tables.locations import hadoop_location
-from pyspark_delta.spark.tables.names import clustering_paths
+from pyspark_delta.spark.tables.names import logical_clustering
 
 _CLUSTERING_FEATURE = "clustering"
 Path = tuple[str, ...]
@@ -133,8 +128,7 @@ class OptimizeSettings:
                 deleted=OPTIMIZE_MAX_DELETED.by(conf),
             ),
             cubes=CubeSizes(
-                sealed=sealed,
-                target=CUBE_TARGET_SIZE.by(conf) or max(CubeSizes().target, sealed),
+                sealed=sealed, target=CUBE_TARGET_SIZE.by(conf) or max(CubeSizes().target, sealed)
             ),
             batch_size=OPTIMIZE_BATCH_SIZE.by(conf),
             threads=OPTIMIZE_MAX_THREADS.by(conf),
@@ -152,7 +146,7 @@ def run_optimize(spark: SparkSession, log: DeltaLog, request: OptimizeRequest) -
     jvm = JvmSession(spark)
     snapshot = log.update()
     settings = OptimizeSettings.of(conf_of(spark), snapshot.metadata.configuration)
-    clustered_by = clustering_paths(snapshot)
+    clustered_by = logical_clustering(snapshot)
     _check_request(request, snapshot, clustered_by, settings)
     reading = transaction_on(spark, log, snapshot)
     files, predicates = _files_of_partitions(jvm, reading, request)
@@ -217,7 +211,7 @@ def _files_of_partitions(
 def _partition_predicate(
     jvm: JvmSession, text: str, partition_columns: Sequence[str]
 ) -> ParsedPredicate:
-    parsed = parse_predicate(jvm, text)
+    parsed = parse_spark_predicate(jvm, text)
     if parsed is None:
         raise InvalidPredicateError("DELTA_FAILED_RECOGNIZE_PREDICATE", predicate=text)
     if parsed.has_subquery:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_delta.errors import (
-    OperationNotAllowedError,
-    TableNotFoundError,
-    VersionNotFoundError,
-)
+from pyspark_delta.errors import OperationNotAllowedError, TableNotFoundError, VersionNotFoundError
 from pyspark_delta.kernel.log.symlink_manifests import write_manifests
 from pyspark_delta.kernel.ops.features.outdated_files import files_to_purge
 from pyspark_delta.kernel.ops.restore import check_files_exist, commit_restore, plan_restore
@@ -26,7 +22,7 @@ from pyspark_delta.spark.jvm.plans.frames import empty_frame
 from pyspark_delta.spark.maintenance.optimize import OptimizeRequest, run_optimize
 from pyspark_delta.spark.results.local_frame import local_frame
 from pyspark_delta.spark.results.optimize import OptimizeReport
-from pyspark_delta.spark.scan.load import AsOf, check_retention
+from pyspark_delta.spark.scan.load import AsOf, check_still_readable
 from pyspark_delta.spark.tables.locations import allowed_stores
 
 RESTORE_COLUMNS = {
@@ -67,7 +63,7 @@ def run_restore(spark: SparkSession, log: DeltaLog, as_of: AsOf) -> DataFrame:
     target = _target_snapshot(spark, log, as_of)
     if target.version == txn.read_version:
         return empty_frame(jvm)
-    check_retention(spark, log, target)
+    check_still_readable(spark, log, target)
     plan = plan_restore(txn.snapshot, target, allow_downgrade=PROTOCOL_DOWNGRADE.of(spark))
     if not is_on(spark, IGNORE_MISSING_FILES):
         check_files_exist(plan, Locations(log.store, allowed_stores(spark)))

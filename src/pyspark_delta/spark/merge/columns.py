@@ -6,7 +6,7 @@ Values are SQL text over resolved names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyspark.sql import Column
@@ -28,9 +28,8 @@ from pyspark_delta.kernel.protocol.identity_columns import (
     identity_columns,
 )
 from pyspark_delta.kernel.protocol.properties import ENABLE_TYPE_WIDENING, property_value
-from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.schema_merge import MergeRules, evolve_schema
-from pyspark_delta.kernel.protocol.type_widening import TypeWideningMode, record_type_changes
+from pyspark_delta.kernel.protocol.type_widening import TypeWideningMode
 from pyspark_delta.kernel.protocol.types import (
     VOID,
     DataType,
@@ -50,15 +49,13 @@ from pyspark_delta.spark.jvm.expressions.catalyst import (
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import without_name
-from pyspark_delta.spark.jvm.plans.merge import ResolvedValues, Scope
-from pyspark_delta.spark.merge.request import Default, MergeClause, Value
+from pyspark_delta.spark.jvm.plans.merge import Default, MergeClause, ResolvedValues, Scope, Value
 from pyspark_delta.spark.rules.alignment import bare_type
 from pyspark_delta.spark.rules.expressions import TableSql, default_values
 from pyspark_delta.spark.rules.struct_values import Conversions, Typed
+from pyspark_delta.spark.write.schema import metadata_with
 
 Path = tuple[str, ...]
-
-_PREVIEW = "typeWidening-preview"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,12 +440,8 @@ def evolved_schema(
 
 def evolve(txn: OptimisticTransaction, schema: StructType) -> None:
     """Change the table's schema in the transaction, if it differs."""
-    old = txn.metadata
-    if schema == old.schema:
-        return
-    version = txn.read_version + 1 if _PREVIEW in supported_features(txn.protocol) else None
-    recorded = record_type_changes(old.schema, schema, table_version=version)
-    txn.update_metadata(replace(old, schema_string=format_schema(recorded)))
+    if schema != txn.schema:
+        txn.update_metadata(metadata_with(txn, schema))
 
 
 def _brought(struct: StructType, assigned: Sequence[Path], base: Path) -> StructType:

@@ -33,19 +33,14 @@ from pyspark_delta.spark.dml.files import (
 from pyspark_delta.spark.files.stats import moved_identity
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES, messages
 from pyspark_delta.spark.jvm.plans.frames import observed, release, release_broadcasts, running_once
+from pyspark_delta.spark.jvm.plans.merge import ClauseKind
 from pyspark_delta.spark.jvm.scan.file_index import sources_in
 from pyspark_delta.spark.merge.join import ACTION, MergeRows, arranged, gathered, is_one_of
 from pyspark_delta.spark.merge.names import resolve_kind
 from pyspark_delta.spark.merge.pruning import key_predicate
-from pyspark_delta.spark.merge.request import (
-    ClauseKind,
-    MergeSource,
-    RowCounts,
-    of_kind,
-    tolerates_duplicates,
-)
+from pyspark_delta.spark.merge.request import MergeSource, RowCounts, of_kind, tolerates_duplicates
 from pyspark_delta.spark.rules.alignment import aligned, column
-from pyspark_delta.spark.scan.row_positions import (
+from pyspark_delta.spark.scan.frame import (
     FILE,
     ROW,
     LocatedRows,
@@ -321,7 +316,6 @@ class MergeJobs:
     def _write(
         self, parts: Sequence[_Part], changes: FileChanges, counts: RowCounts, *, splits: bool
     ) -> list[AddFile]:
-        """Write updated and inserted rows, and those of rewritten files that stay."""
         numbered = self._numbered
         written: list[AddFile] = []
         if numbered:
@@ -376,7 +370,6 @@ class MergeJobs:
 
     @property
     def _stored_columns(self) -> StructType:
-        """The columns for files."""
         return StructType((*self._rows.resolution.schema, *self._dml.hidden))
 
     def _columns(self, rows: DataFrame) -> DataFrame:

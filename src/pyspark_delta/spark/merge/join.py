@@ -28,12 +28,12 @@ from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.spark.conf.setting_table import MERGE_REPARTITION
 from pyspark_delta.spark.jvm.expressions.catalyst import expression_of
 from pyspark_delta.spark.jvm.plans.merge import JoinedRows
-from pyspark_delta.spark.jvm.write.rows import rebalanced
+from pyspark_delta.spark.jvm.write.file_writer import rebalanced
 from pyspark_delta.spark.merge.columns import ClauseValues, target_names
 from pyspark_delta.spark.merge.names import MergeNames, Resolution
 from pyspark_delta.spark.rules.alignment import column
 from pyspark_delta.spark.rules.rows import generated_values, identity_value, table_rows
-from pyspark_delta.spark.scan.row_positions import FILE, ROW
+from pyspark_delta.spark.scan.frame import FILE, ROW
 
 ACTION = "__delta_action"
 """The number of the clause for a row; below zero when the row matched and no clause applies."""

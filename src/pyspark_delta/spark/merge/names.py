@@ -28,16 +28,19 @@ from pyspark_delta.spark.jvm.expressions.catalyst import Moment, column_of
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.merge import (
+    ClauseKind,
+    Default,
+    MergeClause,
     ResolvedValues,
     Scope,
     as_target_column,
+    columns_in_scope,
     condition_texts,
     find,
     has_subquery,
     is_deterministic_value,
     joined_scope,
     name_among,
-    named_columns,
     named_scope,
     scope_of,
     shared_columns,
@@ -52,7 +55,7 @@ from pyspark_delta.spark.merge.columns import (
     evolved_schema,
     target_names,
 )
-from pyspark_delta.spark.merge.request import ClauseKind, Default, MergeClause, MergeRequest
+from pyspark_delta.spark.merge.request import MergeRequest
 from pyspark_delta.spark.write.schema import data_schema
 
 _CONDITION = "__delta_condition"
@@ -227,7 +230,7 @@ class _Resolver:
         ]
         has_condition = _CONDITION in resolved["matched"].types
         condition = resolved["matched"].expression(_CONDITION) if has_condition else None
-        columns = () if condition is None else tuple(named_columns(condition, lookup.target))
+        columns = () if condition is None else tuple(columns_in_scope(condition, lookup.target))
         before = self._before(schema, at_target) if has_target else {}
         texts = self._condition_texts(clauses, resolved, condition) if is_whole else {}
         return Resolution(
@@ -286,7 +289,6 @@ class _Resolver:
         resolved: Mapping[ClauseKind, ResolvedValues],
         condition: object,
     ) -> dict[str, str]:
-        """The text of every condition for the history, by its name."""
         named: dict[str, object] = {_CONDITION: condition}
         for each in clauses:
             if each.condition is not None:

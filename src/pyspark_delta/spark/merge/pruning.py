@@ -54,7 +54,7 @@ _MOST_VALUES = 10_000
 _WIDE = 0.5
 
 
-def taken_rows(jvm: JvmSession, resolution: Resolution, snapshot: Snapshot) -> Predicate:
+def affected_rows(jvm: JvmSession, resolution: Resolution, snapshot: Snapshot) -> Predicate:
     """A predicate that is true for every row of the target that a clause can affect.
 
     All clauses are for rows that match, and have conditions.

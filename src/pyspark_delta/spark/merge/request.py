@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
@@ -14,13 +13,9 @@ from pyspark_delta.errors import InvalidPredicateError, OperationNotAllowedError
 from pyspark_delta.kernel.protocol.types import LONG, StructField, StructType
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import broadcast_threshold, size_in_bytes, stored_bytes
+from pyspark_delta.spark.jvm.plans.merge import ClauseAction, ClauseKind, MergeClause
 from pyspark_delta.spark.jvm.scan.file_index import is_steady
 from pyspark_delta.spark.results.local_frame import local_frame
-
-ClauseKind = Literal["matched", "not matched", "not matched by source"]
-"""Which rows a clause is for: pairs that match, rows of the source, or rows of the target alone."""
-ClauseAction = Literal["update", "delete", "insert"]
-
 
 SMALL_TARGET = 32 << 20
 """Up to this size, shuffling the target costs no noticeable time."""
@@ -36,44 +31,11 @@ MERGE_SCHEMA = StructType(
 )
 
 
-class Default(Enum):
-    """The keyword DEFAULT in place of a value: the column's default value."""
-
-    VALUE = "DEFAULT"
-
-
-Value = Column | Default
-Assignments = tuple[tuple[str, Value], ...]
 _OMITTED_CONDITIONS = {
     "matched": "DELTA_NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION",
     "not matched": "DELTA_NON_LAST_NOT_MATCHED_CLAUSE_OMIT_CONDITION",
     "not matched by source": "DELTA_NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeClause:
-    """One WHEN clause.
-
-    `assignments` are names of target columns and their values as the user wrote them; None stands
-    for all columns, but those of `except_columns`.  A delete has none.
-    """
-
-    kind: ClauseKind
-    action: ClauseAction
-    condition: Column | None = field(default=None, hash=False)
-    assignments: Assignments | None = field(default=(), hash=False)
-    except_columns: tuple[str, ...] = ()
-
-    @property
-    def is_star(self) -> bool:
-        """Whether it assigns all columns without naming them."""
-        return self.assignments is None
-
-    @property
-    def action_name(self) -> str:
-        """The name of the action for errors."""
-        return self.action.upper()
 
 
 def of_kind(clauses: Sequence[MergeClause], kind: ClauseKind) -> tuple[MergeClause, ...]:

@@ -6,6 +6,7 @@ from that files are written (`jobs`).  After an error the table is unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -22,20 +23,19 @@ from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.conf.setting_table import MERGE_ATTEMPTS, MERGE_INSERT_ONLY, MERGE_SOURCE
 from pyspark_delta.spark.conf.settings import conf_of
 from pyspark_delta.spark.dml.files import DmlFiles, Stopwatch, must_change
-from pyspark_delta.spark.files.stage import hidden_columns
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import StagedFiles, hidden_columns
 from pyspark_delta.spark.files.write_options import WriteOptions
 from pyspark_delta.spark.jvm.expressions.catalyst import Moment
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import release
+from pyspark_delta.spark.jvm.plans.merge import ClauseKind
 from pyspark_delta.spark.merge.columns import evolve
 from pyspark_delta.spark.merge.jobs import SOURCE_ROWS, Merged, MergeJobs, RowsLostError
 from pyspark_delta.spark.merge.join import MergeRows
 from pyspark_delta.spark.merge.names import MergeNames, Resolution, resolve_merge
-from pyspark_delta.spark.merge.pruning import taken_rows, with_known_keys
+from pyspark_delta.spark.merge.pruning import affected_rows, with_known_keys
 from pyspark_delta.spark.merge.request import (
-    ClauseKind,
     MergeRequest,
     MergeResult,
     MergeSource,
@@ -45,14 +45,25 @@ from pyspark_delta.spark.merge.request import (
     is_limited,
     merge_source,
 )
-from pyspark_delta.spark.scan.row_positions import LocatedRows, located_rows
+from pyspark_delta.spark.scan.frame import LocatedRows, located_rows
 from pyspark_delta.spark.scan.versions import TableReads, one_version_each
-from pyspark_delta.spark.tables.names import TableName, log_of, update_entry
+
+
+def merge_into(
+    spark: SparkSession,
+    log: DeltaLog,
+    request: MergeRequest,
+    evolved: Callable[[], None] = lambda: None,
+) -> MergeResult:
+    """Run a MERGE and commit it; `evolved` writes the table's new columns into the catalog."""
+    result = _run(spark, log, request)
+    if result.has_new_schema:
+        evolved()
+    return result
 
 
 @typed_jobs
-def run_merge(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> MergeResult:
-    """Run a MERGE and commit it; again when its kept rows are lost."""
+def _run(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> MergeResult:
     check_clauses(request.clauses)
     options = WriteOptions.parse({}, conf_of(spark))
     left = MERGE_ATTEMPTS.by(options.conf)
@@ -63,19 +74,6 @@ def run_merge(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> Merg
         except RowsLostError:
             if left <= 0:
                 raise
-
-
-def merge_into(spark: SparkSession, table: TableName, request: MergeRequest) -> MergeResult:
-    """Run a MERGE on a named table, and write new columns into the catalog.
-
-    Expressions may use the table's name, unless the request has another one.
-    """
-    if not request.called and table.entry is not None:
-        request = replace(request, called=table.entry.parts)
-    result = run_merge(spark, log_of(spark, table), request)
-    if result.has_new_schema:
-        update_entry(spark, table)
-    return result
 
 
 def _run_once(
@@ -95,8 +93,6 @@ def _run_once(
 
 
 class _Merge:
-    """One MERGE from its request to its commit."""
-
     def __init__(
         self,
         jvm: JvmSession,
@@ -131,8 +127,7 @@ class _Merge:
             # The reads of subqueries are not known, so any change to the table is a conflict.
             txn.read_whole_table()
         has_new_schema = resolution.schema != txn.schema
-        if has_new_schema:
-            evolve(txn, resolution.schema)
+        evolve(txn, resolution.schema)
         rows = MergeRows(names=names, resolution=resolution, hidden=hidden_columns(txn))
         with StagedFiles(txn) as staged:
             dml = DmlFiles(self._jvm, txn, staged, self._options)
@@ -159,16 +154,12 @@ class _Merge:
         resolution = resolve_merge(names)
         if not is_limited(self._request.clauses):
             return target, names, resolution
-        taken = taken_rows(self._jvm, resolution, snapshot)
-        if taken == TRUE:
-            return target, names, resolution
-        zone, by_stats = self._txn.time_zone, self._txn.skips_by_stats
-        files = select_files(snapshot, taken, time_zone=zone, by_stats=by_stats)
-        if files.num_rows < snapshot.num_files:
-            target = located_rows(self._jvm, self._txn, files)
-            names = replace(names, target=target.frame)
-            resolution = resolve_merge(names)
-        return target, names, replace(resolution, taken=taken)
+        affected = affected_rows(self._jvm, resolution, snapshot)
+        if affected != TRUE:
+            zone, by_stats = self._txn.time_zone, self._txn.skips_by_stats
+            target.narrow(select_files(snapshot, affected, time_zone=zone, by_stats=by_stats))
+            resolution = replace(resolution, taken=affected)
+        return target, names, resolution
 
     def _source(self) -> MergeSource:
         snapshot = self._txn.snapshot
@@ -208,7 +199,6 @@ def _operation(resolution: Resolution) -> Operation:
 
 
 def _metrics(counts: RowCounts, done: Merged) -> dict[str, object]:
-    """All metrics of rows and files of a MERGE."""
     files = done.changes.metrics(done.written, done.feed)
     by_source: ClauseKind = "not matched by source"
     return {

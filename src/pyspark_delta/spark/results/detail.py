@@ -21,7 +21,7 @@ from pyspark_delta.kernel.protocol.types import (
 )
 from pyspark_delta.spark.results.local_frame import local_frame
 from pyspark_delta.spark.tables.locations import hadoop_location
-from pyspark_delta.spark.tables.names import clustering_paths
+from pyspark_delta.spark.tables.names import logical_clustering
 
 _NAMES = ArrayType(STRING)
 DETAIL_SCHEMA = StructType(
@@ -76,7 +76,7 @@ def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None) -> D
         # The modification time of the file, as in delta-spark, even with in-commit timestamps.
         snapshot.last_commit.info.modified_ms * 1000,
         list(metadata.partition_columns),
-        [".".join(path) for path in clustering_paths(snapshot)],
+        [".".join(path) for path in logical_clustering(snapshot)],
         snapshot.num_files,
         snapshot.size_in_bytes,
         list(metadata.configuration.items()),

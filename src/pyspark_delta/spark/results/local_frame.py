@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.kernel.log.arrow_types import arrow_schema
 from pyspark_delta.kernel.protocol.types import StructType
-from pyspark_delta.spark.jvm.types import to_spark
+from pyspark_delta.spark.jvm.gateway import to_spark
 
 Row = Sequence[object]
 

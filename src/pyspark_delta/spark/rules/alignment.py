@@ -39,8 +39,7 @@ from pyspark_delta.spark.jvm.expressions.catalyst import (
     store_policy,
     stored_as,
 )
-from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.types import from_spark, to_spark_type
+from pyspark_delta.spark.jvm.gateway import JvmSession, from_spark, to_spark_type
 
 ValueCast = Callable[[Column, DataType, DataType, str], Column]
 """Makes a value of another type, from a value, its type, that type, and the name of the field."""

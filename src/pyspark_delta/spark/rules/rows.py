@@ -54,8 +54,7 @@ from pyspark_delta.spark.jvm.expressions.catalyst import (
 )
 from pyspark_delta.spark.jvm.expressions.sql_text import Expression, expression, raw_type
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES, innermost, messages
-from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.types import from_spark
+from pyspark_delta.spark.jvm.gateway import JvmSession, from_spark
 from pyspark_delta.spark.rules.alignment import aligned, bare_type, column
 from pyspark_delta.spark.rules.expressions import (
     TableSql,

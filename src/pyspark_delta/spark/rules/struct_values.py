@@ -34,8 +34,7 @@ from pyspark_delta.spark.jvm.expressions.catalyst import (
     can_cast,
     stored_as,
 )
-from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.types import to_spark_type
+from pyspark_delta.spark.jvm.gateway import JvmSession, to_spark_type
 from pyspark_delta.spark.rules.alignment import bare_type, is_exact_number, with_items
 
 

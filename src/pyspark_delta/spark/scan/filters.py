@@ -52,7 +52,7 @@ from pyspark_delta.kernel.scan.predicates.tree import (
     conjunction,
     disjunction,
 )
-from pyspark_delta.spark.jvm.expressions.filters import Filter
+from pyspark_delta.spark.jvm.expressions.catalyst import Filter
 from pyspark_delta.spark.scan.monotonic_functions import Stepped, day_of, truncated_to, year_of
 
 _COMPARISONS = {
@@ -135,8 +135,6 @@ def _node(nodes: Sequence[Mapping[str, Any]], at: int) -> tuple[_Node, int]:
 
 
 class _Reader:
-    """Converts one filter."""
-
     def __init__(self, tree: Filter, zone: tzinfo | None) -> None:
         self._tree = tree
         self._zone = zone
@@ -160,7 +158,6 @@ class _Reader:
         return Comparison(op, self._operand(left), self._operand(right))
 
     def _function_compared(self, op: str, function: _Node, value: Literal) -> Predicate:
-        """A comparison with a function of a column."""
         if function.kind == "Substring":
             return self._beginning_compared(op, function, value)
         if value.value is None or not isinstance(value.value, int):

@@ -23,11 +23,14 @@ from pyspark_delta.spark.conf.setting_table import ENFORCE_TIME_TRAVEL_RETENTION
 from pyspark_delta.spark.conf.settings import session_zone
 from pyspark_delta.spark.jvm.catalog.entries import SESSION_CATALOG, find_entry, path_table
 from pyspark_delta.spark.jvm.catalog.path_catalog import PATH_CATALOG, PATH_DATABASE, version_in
-from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.gateway import JvmSession, to_spark_type
 from pyspark_delta.spark.jvm.hadoop.conf import path_exists
-from pyspark_delta.spark.jvm.plans.frames import move_cached, table_plan
-from pyspark_delta.spark.jvm.plans.table import has_hidden_struct, with_own_struct
-from pyspark_delta.spark.jvm.types import to_spark_type
+from pyspark_delta.spark.jvm.plans.frames import (
+    has_hidden_struct,
+    move_cached,
+    table_plan,
+    with_own_struct,
+)
 from pyspark_delta.spark.scan.frame import read_newest, read_snapshot
 from pyspark_delta.spark.scan.versions import refresh_cached
 from pyspark_delta.spark.tables.locations import (
@@ -44,7 +47,7 @@ _HOUR_MS = 3_600_000
 _PATH_WITH_VERSION = re.compile(r"(?P<path>.*)@(?:v(?P<version>\d+)|(?P<time>\d{17}))")
 
 
-def check_retention(spark: SparkSession, log: DeltaLog, snapshot: Snapshot) -> None:
+def check_still_readable(spark: SparkSession, log: DeltaLog, snapshot: Snapshot) -> None:
     """Raise for a version whose files VACUUM may have deleted by now.
 
     VACUUM deletes files that were removed long ago, so the newest version has all of its files.
@@ -126,13 +129,13 @@ def run_load(spark: SparkSession, path: str, options: DeltaOptions) -> DataFrame
     A path to a partition of a table reads that partition.
     """
     try:
-        log, snapshot = chosen_version(spark, path, options)
+        log, snapshot = opened_version(spark, path, options)
     except TableNotFoundError:
         table, values = _partition_path(path)
         if not values:
             _check_exists(spark, path, options)
             raise
-        log, snapshot = chosen_version(spark, table, options)
+        log, snapshot = opened_version(spark, table, options)
         known = {name.lower() for name in snapshot.metadata.partition_columns}
         if not all(name.lower() in known for name, _ in values):
             raise
@@ -152,10 +155,10 @@ def read_version(
 
 def chosen_snapshot(spark: SparkSession, path: str, options: DeltaOptions) -> Snapshot:
     """The snapshot that `path` and `options` choose; the newest by default."""
-    return chosen_version(spark, path, options)[1]
+    return opened_version(spark, path, options)[1]
 
 
-def chosen_version(
+def opened_version(
     spark: SparkSession, path: str, options: DeltaOptions
 ) -> tuple[DeltaLog, Snapshot]:
     """As `chosen_snapshot`, with the log that it is from."""
@@ -167,7 +170,7 @@ def chosen_version(
 
     snapshot = requested_snapshot(opened, path, options, lambda _: session_zone(spark))
     if names_version(path, options):
-        check_retention(spark, logs[-1], snapshot)
+        check_still_readable(spark, logs[-1], snapshot)
     return logs[-1], snapshot
 
 
@@ -199,7 +202,7 @@ class TablePlans:
         """The plan of a Delta table by its full name; None when there is none."""
         key = (catalog, database, table)
         if catalog == PATH_CATALOG:
-            log, snapshot = chosen_version(self._spark, table, DeltaOptions())
+            log, snapshot = opened_version(self._spark, table, DeltaOptions())
             columns = schema_for_catalog(snapshot.metadata.schema)
             handle = path_table(self._jvm, PATH_CATALOG, PATH_DATABASE, table, columns)
             is_older = is_time_travel(table, DeltaOptions(), snapshot)
@@ -213,7 +216,7 @@ class TablePlans:
         allow_places(self._spark, entry.outside)
         options = DeltaOptions({"versionAsOf": version})
         try:
-            log, snapshot = chosen_version(self._spark, entry.location, options)
+            log, snapshot = opened_version(self._spark, entry.location, options)
         except TableNotFoundError as error:
             raise missing_log_error(entry) from error
         return self._plan(key, log, snapshot, entry.handle, is_time_travel=version is not None)

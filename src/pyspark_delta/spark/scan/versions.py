@@ -28,13 +28,18 @@ from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.conf.setting_table import METADATA_QUERY
 from pyspark_delta.spark.conf.settings import session_zone
-from pyspark_delta.spark.jvm.expressions.filters import Filter
+from pyspark_delta.spark.jvm.expressions.catalyst import Filter
 from pyspark_delta.spark.jvm.gateway import JvmSession, has_cached_plans
 from pyspark_delta.spark.jvm.plans.frames import read_cached_again
 from pyspark_delta.spark.jvm.scan.catalyst_rows import FileGroups
-from pyspark_delta.spark.jvm.scan.file_index import ScanSource, indexes_of_versions, sources_read_by
+from pyspark_delta.spark.jvm.scan.file_index import (
+    ScanSource,
+    indexes_of_versions,
+    install_rule,
+    running_command,
+    sources_read_by,
+)
 from pyspark_delta.spark.jvm.scan.log_aggregates import answered
-from pyspark_delta.spark.jvm.scan.optimizer_rule import install_rule, running_command
 from pyspark_delta.spark.scan.source import ChosenSource, ScanSettings, SnapshotSource
 from pyspark_delta.spark.tables.locations import hadoop_location
 

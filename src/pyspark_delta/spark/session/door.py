@@ -43,12 +43,10 @@ from pyspark_delta.spark.jvm.streaming import BatchSink
 from pyspark_delta.spark.results.local_frame import local_frame
 from pyspark_delta.spark.session.delta_spark_settings import is_delta_spark_catalog, log_dropped
 from pyspark_delta.spark.session.enabled import is_enabled, turn_on
-from pyspark_delta.spark.sql.change_clauses import with_plain_changes
-from pyspark_delta.spark.sql.dispatch import find_command
-from pyspark_delta.spark.sql.statement import Command
+from pyspark_delta.spark.sql.dispatch import find_command, with_plain_changes
+from pyspark_delta.spark.sql.statement import Command, inserted_table
 from pyspark_delta.spark.sql.statements.change import api_change_command
 from pyspark_delta.spark.sql.statements.define import statement_command
-from pyspark_delta.spark.sql.targets import inserted_table
 from pyspark_delta.spark.streaming.sink import DeltaSink
 from pyspark_delta.spark.streaming.source import stream_table
 from pyspark_delta.spark.tables.locations import open_log

@@ -28,7 +28,7 @@ from pyspark_delta.spark.jvm.gateway import (
     release_session_catalog,
 )
 from pyspark_delta.spark.jvm.hooks.bridge import hook_session, is_hooked, unhook_session
-from pyspark_delta.spark.jvm.scan.optimizer_rule import remove_rule
+from pyspark_delta.spark.jvm.scan.file_index import remove_rule
 from pyspark_delta.spark.maintenance.compaction import compact_after_writes
 from pyspark_delta.spark.scan.load import TablePlans
 from pyspark_delta.spark.scan.versions import follow_tables, refresh_cached

@@ -27,10 +27,9 @@ from pyspark_delta.spark.api.errors import as_pyspark_raises
 from pyspark_delta.spark.conf.setting_table import ENABLED
 from pyspark_delta.spark.jvm.callbacks import error_behind
 from pyspark_delta.spark.jvm.failures import missing_file_behind
-from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.plans.table import frame_with_own_struct
+from pyspark_delta.spark.jvm.gateway import JvmSession, to_spark_type
+from pyspark_delta.spark.jvm.plans.frames import frame_with_own_struct
 from pyspark_delta.spark.jvm.scan.file_index import input_files
-from pyspark_delta.spark.jvm.types import to_spark_type
 from pyspark_delta.spark.session.delta_spark_settings import is_delta_spark_catalog, log_dropped
 from pyspark_delta.spark.session.enabled import enabled_session, is_enabled
 from pyspark_delta.spark.tables.names import TableName, log_of, look_up_relation

@@ -38,12 +38,11 @@ from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.conf.options import DeltaOptions
 from pyspark_delta.spark.conf.setting_table import SINK_CASTS, TXN_APP_ID, TXN_VERSION
-from pyspark_delta.spark.files.stage import StageRequest, optimized_rows, stage
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import StagedFiles, StageRequest, optimized_rows, stage
 from pyspark_delta.spark.files.stats import moved_identity, with_recorded_stats
 from pyspark_delta.spark.files.write_options import WriteOptions
 from pyspark_delta.spark.jvm.failures import GATEWAY_FAILURES, typed_job_failures
-from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.gateway import JvmSession, from_spark
 from pyspark_delta.spark.jvm.scan.file_index import sources_in
 from pyspark_delta.spark.jvm.streaming import (
     BatchSink,
@@ -51,7 +50,6 @@ from pyspark_delta.spark.jvm.streaming import (
     running_query_id,
     running_table,
 )
-from pyspark_delta.spark.jvm.types import from_spark
 from pyspark_delta.spark.jvm.write.file_writer import MetricKind, PlanMetrics
 from pyspark_delta.spark.rules.alignment import bare_type, store_assigned
 from pyspark_delta.spark.rules.rows import table_rows, typed_violations

@@ -36,7 +36,7 @@ from pyspark_delta.spark.conf.setting_table import (
     STREAM_INCOMPATIBLE,
 )
 from pyspark_delta.spark.conf.settings import session_zone
-from pyspark_delta.spark.jvm.gateway import JvmSession, all_settings
+from pyspark_delta.spark.jvm.gateway import JvmSession, all_settings, from_spark
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
 from pyspark_delta.spark.jvm.streaming import (
     QueryRun,
@@ -44,7 +44,6 @@ from pyspark_delta.spark.jvm.streaming import (
     StreamSource,
     stream_frame,
 )
-from pyspark_delta.spark.jvm.types import from_spark
 from pyspark_delta.spark.scan.frame import source_plan
 from pyspark_delta.spark.scan.load import names_version
 from pyspark_delta.spark.scan.source import ChosenSource, ScanSettings

@@ -30,6 +30,7 @@ from pyspark_delta.kernel.protocol.properties import (
     FEATURE_PREFIX,
     MIN_READER_VERSION,
     MIN_WRITER_VERSION,
+    PROPERTIES,
 )
 from pyspark_delta.kernel.protocol.types import (
     CHAR_VARCHAR_KEY,
@@ -77,11 +78,20 @@ def listed_properties(snapshot: Snapshot) -> dict[str, str]:
         **{f"{FEATURE_PREFIX}{name}": "supported" for name in in_listing_order(features)},
     }
     if is_supported(protocol, _CLUSTERING_FEATURE):
-        found[_CLUSTERING_KEY] = json.dumps(clustering_paths(snapshot), separators=(",", ":"))
+        found[_CLUSTERING_KEY] = json.dumps(logical_clustering(snapshot), separators=(",", ":"))
     return {key: found[key] for key in sorted(found)}
 
 
-def clustering_paths(snapshot: Snapshot) -> list[tuple[str, ...]]:
+def settable_properties(configuration: Mapping[str, str | None]) -> dict[str, str]:
+    """The properties that a user can set."""
+    return {
+        key: value or ""
+        for key, value in configuration.items()
+        if key not in PROPERTIES or PROPERTIES[key].settable
+    }
+
+
+def logical_clustering(snapshot: Snapshot) -> list[tuple[str, ...]]:
     """The clustering columns by their logical names."""
     schema, mode = snapshot.metadata.schema, mapping_mode(snapshot.metadata)
     columns = clustering_columns(snapshot.domains) or ()

@@ -22,10 +22,7 @@ from pyspark_delta.kernel.ops.notes import (
     write_creation_note,
 )
 from pyspark_delta.kernel.protocol.feature_upgrade import is_protocol_property
-from pyspark_delta.kernel.protocol.properties import (
-    IGNORE_PROTOCOL_DEFAULTS,
-    validate_properties,
-)
+from pyspark_delta.kernel.protocol.properties import IGNORE_PROTOCOL_DEFAULTS, validate_properties
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.conf.setting_table import (
     ALLOW_ARBITRARY_PROPERTIES,
@@ -42,12 +39,7 @@ from pyspark_delta.spark.jvm.catalog.entries import (
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession, all_settings
 from pyspark_delta.spark.tables.locations import is_same_location, open_log
-from pyspark_delta.spark.tables.names import (
-    TableName,
-    look_up,
-    schema_for_catalog,
-    update_entry,
-)
+from pyspark_delta.spark.tables.names import TableName, look_up, schema_for_catalog, update_entry
 
 # Valid names for Spark's catalog, which would raise only after the table is written.
 _LEGAL_NAME = re.compile(r"\w+", re.ASCII)

@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from pyspark_delta.errors import TableNotFoundError
 from pyspark_delta.spark.conf.options import DeltaOptions
-from pyspark_delta.spark.jvm.types import from_spark
-from pyspark_delta.spark.jvm.write.rows import check_new_columns
+from pyspark_delta.spark.jvm.gateway import from_spark
+from pyspark_delta.spark.jvm.write.file_writer import check_new_columns
 from pyspark_delta.spark.tables.column_checks import check_layout
 from pyspark_delta.spark.tables.names import (
     TableName,
@@ -30,12 +30,7 @@ from pyspark_delta.spark.tables.registration import (
     place_of,
     register,
 )
-from pyspark_delta.spark.write.request import (
-    SaveMode,
-    TableVerb,
-    TableWrite,
-    WriteRequest,
-)
+from pyspark_delta.spark.write.request import SaveMode, TableVerb, TableWrite, WriteRequest
 from pyspark_delta.spark.write.run import run_write
 from pyspark_delta.spark.write.schema import clustering_names
 

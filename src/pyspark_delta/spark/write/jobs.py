@@ -14,8 +14,13 @@ from pyspark_delta.kernel.protocol.identity_columns import identity_columns
 from pyspark_delta.kernel.protocol.operations import Operation, define_table, write
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.files.stage import StageRequest, hidden_columns, optimized_rows, stage
-from pyspark_delta.spark.files.staged_files import StagedFiles
+from pyspark_delta.spark.files.stage import (
+    StagedFiles,
+    StageRequest,
+    hidden_columns,
+    optimized_rows,
+    stage,
+)
 from pyspark_delta.spark.files.stats import moved_identity
 from pyspark_delta.spark.files.write_options import WriteOptions
 from pyspark_delta.spark.jvm.gateway import JvmSession

@@ -54,8 +54,7 @@ from pyspark_delta.spark.jvm.expressions.catalyst import without_alias
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.conditions import is_repeatable
 from pyspark_delta.spark.rules.rows import RowCheck
-from pyspark_delta.spark.scan.frame import chosen_rows
-from pyspark_delta.spark.scan.row_positions import counted_rows, located_rows, touched_rows
+from pyspark_delta.spark.scan.frame import chosen_rows, counted_rows, located_rows, touched_rows
 from pyspark_delta.spark.write.jobs import Replaced, WriteJobs, WriteResult
 
 _RowFilter = Callable[[DataFrame], DataFrame]
@@ -137,16 +136,10 @@ class OverwriteJobs(WriteJobs):
 
     def _changes(self, replaced: Replaced, written: list[AddFile]) -> list[AddCDCFile]:
         """Rows for the change feed: all of them, or none if the files suffice."""
-        files, txn = self._files, self.txn
+        files = self._files
         if replaced.deleted is None or not self.options.data_change or not files.writes_changes:
             return []
-        inserted = chosen_rows(
-            self.jvm,
-            txn.log.store,
-            add_table(written),
-            protocol=txn.protocol,
-            metadata=txn.metadata,
-        )
+        inserted = chosen_rows(self.jvm, self.txn, add_table(written))
         changed = [(replaced.deleted, "delete"), *([(inserted, "insert")] if written else [])]
         found: list[AddCDCFile] = []
         for rows, kind in changed:

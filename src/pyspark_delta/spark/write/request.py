@@ -120,7 +120,7 @@ def must_write(
     return not is_committed(spark, txn, options)
 
 
-def scope_of(txn: OptimisticTransaction, request: WriteRequest, options: WriteOptions) -> Scope:
+def write_scope(txn: OptimisticTransaction, request: WriteRequest, options: WriteOptions) -> Scope:
     """The scope of the write."""
     is_overwrite = request.mode == "overwrite"
     replaces_where = options.replace_where is not None or request.replace_where is not None

@@ -17,18 +17,18 @@ from pyspark_delta.kernel.protocol.schema_merge import STRICT
 from pyspark_delta.kernel.txn.commit import Committed
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.files.staged_files import StagedFiles, due_hooks, run_hooks
+from pyspark_delta.spark.files.stage import StagedFiles, due_hooks, run_hooks
 from pyspark_delta.spark.files.stats import with_recorded_stats
 from pyspark_delta.spark.files.write_options import WriteOptions, forget_session_version
 from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.scan.optimizer_rule import COMMAND
+from pyspark_delta.spark.jvm.scan.file_index import COMMAND
 from pyspark_delta.spark.rules.alignment import store_assigned
 from pyspark_delta.spark.scan.versions import TableReads, one_version_each
 from pyspark_delta.spark.tables.registration import new_table_properties
 from pyspark_delta.spark.write.jobs import WriteJobs, WriteResult
 from pyspark_delta.spark.write.overwrite import OverwriteJobs
-from pyspark_delta.spark.write.request import WriteRequest, must_write, scope_of, write_options
+from pyspark_delta.spark.write.request import WriteRequest, must_write, write_options, write_scope
 from pyspark_delta.spark.write.schema import data_schema, define_table, merge_rules
 
 
@@ -52,7 +52,7 @@ def run_write(
     txn = reads.start_transaction(spark, log)
     if not must_write(spark, txn, request, options):
         return None
-    jvm, scope = JvmSession(spark), scope_of(txn, request, options)
+    jvm, scope = JvmSession(spark), write_scope(txn, request, options)
     # An append reads Delta tables only in its data.  In a statement it must note its version, so
     # that later parts of the statement do not read its rows.
     outer = spark.sparkContext.getLocalProperty(COMMAND)

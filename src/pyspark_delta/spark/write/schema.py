@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors import OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.ops.schema.columns import checked_clustering_paths
-from pyspark_delta.kernel.protocol.actions import Action, Metadata
+from pyspark_delta.kernel.protocol.actions import Action, DomainMetadata, Metadata
 from pyspark_delta.kernel.protocol.column_mapping import logical_path, physical_path
 from pyspark_delta.kernel.protocol.domains import (
     CLUSTERING,
@@ -47,7 +47,7 @@ from pyspark_delta.kernel.protocol.types import (
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
 from pyspark_delta.spark.files.write_options import WriteOptions
-from pyspark_delta.spark.jvm.types import from_spark
+from pyspark_delta.spark.jvm.gateway import from_spark
 from pyspark_delta.spark.rules.rows import filled_columns
 from pyspark_delta.spark.tables.column_checks import check_clustering
 from pyspark_delta.spark.write.request import WriteRequest
@@ -124,6 +124,25 @@ def merge_rules(metadata: Metadata, options: WriteOptions) -> MergeRules:
     return MergeRules(widening=options.widening, iceberg=(enabled_version(metadata) or 0) >= 1)
 
 
+def metadata_with(txn: OptimisticTransaction, schema: StructType) -> Metadata:
+    """The table's metadata with other columns, which record how their types changed."""
+    old, is_preview = txn.metadata, _PREVIEW in supported_features(txn.protocol)
+    version = txn.read_version + 1 if is_preview else None
+    recorded = record_type_changes(old.schema, schema, table_version=version)
+    return replace(old, schema_string=format_schema(recorded))
+
+
+def clustered_by(txn: OptimisticTransaction, paths: Sequence[Sequence[str]]) -> DomainMetadata:
+    """The action that clusters the table by these columns, whose feature the protocol then has.
+
+    Raises for columns without statistics.
+    """
+    checked_clustering_paths(txn.metadata, paths)
+    txn.update_protocol(upgraded(txn.protocol, [_CLUSTERING_FEATURE]))
+    mode = mapping_mode(txn.metadata)
+    return clustering_domain(physical_path(txn.schema, path, mode) for path in paths)
+
+
 def clustering_names(names: Sequence[str], schema: StructType) -> list[tuple[str, ...]]:
     """Columns to cluster by: one of exactly that name, or else a field, with dots in its path."""
     return [(name,) if name in schema else tuple(name.split(".")) for name in names]
@@ -177,10 +196,7 @@ class _Definition:
         if merged == old.schema:
             return
         self._check_changes_data("Changing the schema")
-        is_preview = _PREVIEW in supported_features(self.txn.protocol)
-        version = self.txn.read_version + 1 if is_preview else None
-        recorded = record_type_changes(old.schema, merged, table_version=version)
-        self.txn.update_metadata(replace(old, schema_string=format_schema(recorded)))
+        self.txn.update_metadata(metadata_with(self.txn, merged))
 
     def check_partitions(self) -> None:
         """Check that data has the partition columns.
@@ -229,9 +245,7 @@ class _Definition:
         if not replaces_all:
             self._check_same_clustering(columns)
             return []
-        checked_clustering_paths(txn.metadata, paths)  # raises for columns without statistics
-        txn.update_protocol(upgraded(txn.protocol, [_CLUSTERING_FEATURE]))
-        wanted = clustering_domain(columns)
+        wanted = clustered_by(txn, paths)
         return [] if former == wanted else [wanted]
 
     def _check_same_clustering(self, columns: tuple[tuple[str, ...], ...]) -> None:

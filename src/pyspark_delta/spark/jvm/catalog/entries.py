@@ -19,14 +19,15 @@ from pyspark_delta.kernel.protocol.partition_values import (
     partition_directory,
 )
 from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import (
     JvmSession,
     default_arguments,
+    from_spark,
     items,
     option_value,
 )
-from pyspark_delta.spark.jvm.types import from_spark
 
 SESSION_CATALOG = "spark_catalog"
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"
@@ -335,14 +336,14 @@ def missing_table(jvm: JvmSession, name: Sequence[str]) -> Exception:
 
     A name with an unknown catalog gets another error, because Spark takes it for a database.
     """
-    quoted = ".".join(f"`{part}`" for part in name)
+    quoted = quoted_path(name)
     first = name[0].lower()
     is_known = first == SESSION_CATALOG or jvm.spark.conf.get(f"spark.sql.catalog.{name[0]}", None)
     if len(name) >= _FULL_NAME_PARTS and not is_known:
         return analysis_error(
             jvm, "REQUIRES_SINGLE_PART_NAMESPACE", sessionCatalog=SESSION_CATALOG, identifier=quoted
         )
-    place = f"[`system`.`session`, `{SESSION_CATALOG}`.`{current_database(jvm)}`]"
+    place = f"[`system`.`session`, {quoted_path((SESSION_CATALOG, current_database(jvm)))}]"
     return analysis_error(jvm, "TABLE_OR_VIEW_NOT_FOUND", relationName=quoted, searchPath=place)
 
 
@@ -391,7 +392,6 @@ def _partition_location(entry: CatalogEntry, partition: dict[str, Any]) -> str:
 
 
 def _decoded(uri: Any) -> str:
-    """The decoded location for a URI of the catalog."""
     return unquote(uri.toASCIIString())
 
 

@@ -1,14 +1,18 @@
 """Catalyst expressions and types: names, casts, store assignment, the current time, Java calls.
 
 Spark makes such expressions for its own statements and tasks; PySpark has no functions for them.
+A query's filters are read as JSON trees, in one call.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
+from uuid import uuid4
 
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql.classic.column import Column as ClassicColumn
@@ -16,8 +20,7 @@ from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.kernel.protocol.types import INTEGER, DataType, StructType
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
-from pyspark_delta.spark.jvm.gateway import JvmSession, items, java_interfaces
-from pyspark_delta.spark.jvm.types import from_spark
+from pyspark_delta.spark.jvm.gateway import JvmSession, from_spark, items, java_interfaces
 
 # Null arguments make null, and the result may be null.
 _NULL_FLAGS = (True, True)
@@ -115,10 +118,10 @@ def without_alias(jvm: JvmSession, condition: Column, alias: str) -> Column:
     def renaming(parts: tuple[str, ...]) -> tuple[str, ...]:
         return parts[1:] if len(parts) > 1 and parts[0].lower() == alias.lower() else parts
 
-    return renamed(jvm, condition, renaming)
+    return with_renamed_columns(jvm, condition, renaming)
 
 
-def renamed(jvm: JvmSession, expression: Column, renaming: Renaming) -> Column:
+def with_renamed_columns(jvm: JvmSession, expression: Column, renaming: Renaming) -> Column:
     """Rename columns in an expression; those in subqueries stay."""
     unresolved = jvm.java_class(_UNRESOLVED)
 
@@ -357,6 +360,49 @@ def stored_schema(jvm: JvmSession, schema: Any) -> StructType:
     return from_spark(plain)
 
 
+class Filter:
+    """One filter of a query.
+
+    `nodes` is its tree, as `TreeNode.toJSON` lists it: a node, then each child with its own tree.
+    It is None when Spark cannot write it as JSON.
+    """
+
+    def __init__(self, expression: Any, nodes: Sequence[dict[str, Any]] | None, start: int) -> None:
+        self._root = expression
+        self.nodes = nodes
+        self._start = start
+
+    def literal_value(self, position: int) -> Any:
+        """The value of the literal at that position of `nodes`, in Catalyst's form."""
+        return self._node(position).value()
+
+    def set_values(self, position: int) -> tuple[list[str], bool]:
+        """The values of the set at that position, as Java prints them, and whether it has null."""
+        values = self._node(position).hset()
+        has_null = bool(values.contains(None))
+        if has_null:
+            values = getattr(values, "$minus")(None)
+        between = uuid4().hex
+        text: str = values.mkString(between)
+        return (text.split(between) if text or values.size() else []), has_null
+
+    def _node(self, position: int) -> Any:
+        return self._root.apply(self._start + position)
+
+
+def filters_of(jvm: JvmSession, expressions: Any) -> list[Filter]:
+    """The filters in a Scala sequence."""
+    if expressions.isEmpty():
+        return []
+    together = jvm.expression_class("CreateArray")(expressions, False)
+    try:
+        nodes = json.loads(together.toJSON())
+        spans = _spans(nodes)
+    except (Py4JError, ValueError, KeyError, IndexError, TypeError, RecursionError):
+        return [Filter(each, None, 0) for each in items(expressions)]
+    return [Filter(together, nodes[start:end], start) for start, end in spans]
+
+
 class _EachNode:
     """Scala's partial function from a node to another node."""
 
@@ -370,3 +416,18 @@ class _EachNode:
         return self._change(node)
 
     Java = java_interfaces("scala.PartialFunction")
+
+
+def _spans(nodes: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
+    """The start and end of the tree of each child of the first node."""
+    spans = []
+    at = 1
+    for _ in range(nodes[0]["num-children"]):
+        start, open_nodes = at, 1
+        while open_nodes:
+            open_nodes += nodes[at]["num-children"] - 1
+            at += 1
+        spans.append((start, at))
+    if at != len(nodes):
+        raise ValueError("there is more than the filters")
+    return spans

@@ -17,8 +17,7 @@ from pyspark.sql import Column
 from pyspark_delta.kernel.protocol.types import DataType, StructType
 from pyspark_delta.spark.jvm.expressions.catalyst import column_of, expression_of
 from pyspark_delta.spark.jvm.failures import JAVA_FAILURES
-from pyspark_delta.spark.jvm.gateway import JvmSession, items
-from pyspark_delta.spark.jvm.types import type_of_json
+from pyspark_delta.spark.jvm.gateway import JvmSession, items, type_of_json
 
 _FUNCTIONS = "org.apache.spark.sql.catalyst.analysis.FunctionRegistry$"
 _NAMES = frozenset({"Alias", "MultiAlias", "UnresolvedAlias"})

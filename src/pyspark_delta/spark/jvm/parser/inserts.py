@@ -12,18 +12,18 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 
 from pyspark_delta.spark.jvm.expressions.catalyst import column_of, expression_of
-from pyspark_delta.spark.jvm.gateway import JvmSession, items
+from pyspark_delta.spark.jvm.gateway import JvmSession, items, option_value, simple_name
 from pyspark_delta.spark.jvm.parser.changes import (
     ParsedTarget,
     is_default,
+    parsed_plan,
     target_of,
     with_queries,
 )
-from pyspark_delta.spark.jvm.parser.parameters import parsed_plan
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
 
 _INSERT, _REPLACE_WHERE = "InsertIntoStatement", "OverwriteByExpression"
-_DEFAULT_SHOWN = "'default"
+_DEFAULT_TEXT = "'default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +67,17 @@ class InsertedQuery:
 
     def defaults(self) -> dict[int, bool]:
         """The columns in which DEFAULT is a value, and whether it is in all rows."""
-        if self._kind == "UnresolvedInlineTable":
+        if simple_name(self.plan) == "UnresolvedInlineTable":
             rows = items(self.plan.rows())
             marked = [
                 {i for i, value in enumerate(items(row)) if is_default(value)}
-                if _DEFAULT_SHOWN in str(row.toString()).lower()
+                if _DEFAULT_TEXT in str(row.toString()).lower()
                 else set()
                 for row in rows
             ]
             places = set().union(*marked)
             return {place: all(place in row for row in marked) for place in sorted(places)}
-        if self._kind == "Project":
+        if simple_name(self.plan) == "Project":
             listed = items(self.plan.projectList())
             return {i: True for i, value in enumerate(listed) if is_default(_bare(value))}
         return {}
@@ -92,11 +92,9 @@ class InsertedQuery:
                 for i, value in enumerate(values)
             ]
 
-        if self._kind == "UnresolvedInlineTable":
+        if simple_name(self.plan) == "UnresolvedInlineTable":
             rows = [
-                jvm.seq(filled(items(row)))
-                if _DEFAULT_SHOWN in str(row.toString()).lower()
-                else row
+                jvm.seq(filled(items(row))) if _DEFAULT_TEXT in str(row.toString()).lower() else row
                 for row in items(self.plan.rows())
             ]
             return InsertedQuery(plan=self.plan.copy(self.plan.names(), jvm.seq(rows)))
@@ -106,10 +104,6 @@ class InsertedQuery:
         ]
         return InsertedQuery(plan=self.plan.copy(jvm.seq(listed), self.plan.child()))
 
-    @property
-    def _kind(self) -> str:
-        return str(self.plan.getClass().getSimpleName())
-
 
 def parse_inserts(jvm: JvmSession, sql: str, args: Any = None) -> list[ParsedInsert] | None:
     """Parse the INSERTs in `sql`, several for one FROM; None for another statement.
@@ -118,9 +112,9 @@ def parse_inserts(jvm: JvmSession, sql: str, args: Any = None) -> list[ParsedIns
     """
     plan = parsed_plan(jvm, sql, args)
     queries = None
-    if _kind(plan) == "UnresolvedWith":
+    if simple_name(plan) == "UnresolvedWith":
         queries, plan = plan, plan.child()
-    plans = items(plan.children()) if _kind(plan) == "Union" else [plan]
+    plans = items(plan.children()) if simple_name(plan) == "Union" else [plan]
     found = [_insert(jvm, each, queries) for each in plans]
     parsed = [each for each in found if each is not None]
     return parsed if len(parsed) == len(found) else None
@@ -129,21 +123,20 @@ def parse_inserts(jvm: JvmSession, sql: str, args: Any = None) -> list[ParsedIns
 def writes_directory(jvm: JvmSession, sql: str, args: Any = None) -> bool:
     """Whether it is INSERT OVERWRITE DIRECTORY in Delta's format."""
     plan = parsed_plan(jvm, sql, args)
-    if _kind(plan) != "InsertIntoDir":
+    if simple_name(plan) != "InsertIntoDir":
         return False
-    provider = plan.provider()
-    return bool(provider.isDefined()) and str(provider.get()).lower() == "delta"
+    return str(option_value(plan.provider())).lower() == "delta"
 
 
 def _insert(jvm: JvmSession, plan: Any, queries: Any) -> ParsedInsert | None:
-    if _kind(plan) not in (_INSERT, _REPLACE_WHERE):
+    if simple_name(plan) not in (_INSERT, _REPLACE_WHERE):
         return None
     target = target_of(plan.table())
     if target is None:
         return None
     query = InsertedQuery(plan=with_queries(jvm, queries, plan.query()))
     statement = with_queries(jvm, queries, plan)
-    if _kind(plan) == _REPLACE_WHERE:
+    if simple_name(plan) == _REPLACE_WHERE:
         return ParsedInsert(
             target=target,
             overwrite=True,
@@ -152,7 +145,7 @@ def _insert(jvm: JvmSession, plan: Any, queries: Any) -> ParsedInsert | None:
             query=query,
             statement=statement,
         )
-    spec = jvm.static("scala.jdk.javaapi.CollectionConverters", "asJava")(plan.partitionSpec())
+    spec: Mapping[str, Any] = jvm.python_dict(plan.partitionSpec())
     return ParsedInsert(
         target=target,
         overwrite=bool(plan.overwrite()),
@@ -168,32 +161,25 @@ def _insert(jvm: JvmSession, plan: Any, queries: Any) -> ParsedInsert | None:
     )
 
 
-def _criteria(jvm: JvmSession, asked: Any) -> dict[str, Any]:
+def _criteria(jvm: JvmSession, option: Any) -> dict[str, Any]:
     """The replaced rows, as fields of a ParsedInsert."""
-    if not asked.isDefined():
+    criteria = option_value(option)
+    if criteria is None:
         return {}
-    criteria = asked.get()
-    kind = _kind(criteria)
+    kind = simple_name(criteria)
     if kind == "InsertReplaceUsing":
         return {"replace_using": tuple(map(str, items(criteria.cols())))}
     if kind == "InsertReplaceOn":
-        alias = criteria.tableAliasOpt()
-        return {
-            "replace_on": str(criteria.cond().sql()),
-            "replace_alias": str(alias.get()) if alias.isDefined() else None,
-        }
+        alias = option_value(criteria.tableAliasOpt())
+        return {"replace_on": str(criteria.cond().sql()), "replace_alias": alias}
     return {"replace_where": column_of(jvm, criteria.cond())}
 
 
 def _bare(value: Any) -> Any:
     """The expression of a projection, without its alias if it has one."""
-    return value.child() if _kind(value) == "UnresolvedAlias" else value
+    return value.child() if simple_name(value) == "UnresolvedAlias" else value
 
 
 def _unnamed(jvm: JvmSession, value: Any) -> Any:
     unresolved = "org.apache.spark.sql.catalyst.analysis.UnresolvedAlias"
     return jvm.java_class(unresolved)(value, jvm.none())
-
-
-def _kind(plan: Any) -> str:
-    return str(plan.getClass().getSimpleName())

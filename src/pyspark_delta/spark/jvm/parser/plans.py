@@ -12,14 +12,21 @@ from typing import Any
 
 from pyspark.errors import ParseException
 from pyspark.errors.exceptions.captured import convert_exception
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
+from pyspark_delta.kernel.protocol.actions import Protocol
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.spark.jvm.expressions.catalyst import stored_schema
-from pyspark_delta.spark.jvm.gateway import JvmSession, default_arguments, items
-from pyspark_delta.spark.jvm.parser.alters import AddConstraint, read_constraint
+from pyspark_delta.spark.jvm.gateway import (
+    JvmSession,
+    default_arguments,
+    items,
+    option_value,
+    simple_name,
+)
+from pyspark_delta.spark.jvm.parser.alters import ConstraintClause, read_constraint
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
-from pyspark_delta.spark.jvm.write.rows import check_columns_differ
+from pyspark_delta.spark.jvm.write.file_writer import check_columns_differ
 
 _DELTA = "delta"
 _CREATES = ("CreateTable", "CreateTableAsSelect")
@@ -40,7 +47,28 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableStatement:
+class TableDefinition:
+    """The definition of a table in a statement or builder.
+
+    An empty `schema` means that the log at `location` has it, or else that there are no columns.
+    With `replaces` an existing table is replaced, with `creates` a missing one is made.
+    A new table has at least the `protocol`.
+    """
+
+    schema: StructType = field(default_factory=StructType)
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[tuple[str, ...], ...] = ()
+    location: str | None = None
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    creates: bool = True
+    replaces: bool = False
+    if_not_exists: bool = False
+    protocol: Protocol | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatement(TableDefinition):
     """CREATE [OR REPLACE] TABLE or REPLACE TABLE, with or without AS SELECT.
 
     `schema` has Spark's metadata for generated, identity and default columns.  It is empty where a
@@ -48,20 +76,11 @@ class TableStatement:
     plain columns, as Spark prints them, without buckets.
     """
 
-    creates: bool
-    replaces: bool
-    if_not_exists: bool
     name: tuple[str, ...]
     provider: str | None
-    schema: StructType
-    partition_by: tuple[str, ...]
-    cluster_by: tuple[tuple[str, ...], ...]
     transforms: tuple[str, ...]
     has_buckets: bool
-    constraints: tuple[AddConstraint, ...]
-    location: str | None
-    comment: str | None
-    properties: Mapping[str, str] = field(hash=False)
+    constraints: tuple[ConstraintClause, ...]
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
     query: Query | None = None
 
@@ -73,13 +92,13 @@ def parse_table_statement(jvm: JvmSession, sql: str) -> TableStatement | None:
 
 def read_table_statement(jvm: JvmSession, plan: Any) -> TableStatement | None:
     """The statement of a plan that is not resolved; None as in `parse_table_statement`."""
-    kind = plan.getClass().getSimpleName()
+    kind = simple_name(plan)
     if kind not in (*_CREATES, *_REPLACES):
         return None
-    if plan.name().getClass().getSimpleName() != "UnresolvedIdentifier":
+    if simple_name(plan.name()) != "UnresolvedIdentifier":
         return None
     spec = plan.tableSpec()
-    provider = _option(spec.provider())
+    provider = option_value(spec.provider())
     has_query = kind.endswith("AsSelect")
     # The columns of other providers are not checked here.
     has_columns = not has_query and (provider or _DELTA).lower() == _DELTA
@@ -98,8 +117,8 @@ def read_table_statement(jvm: JvmSession, plan: Any) -> TableStatement | None:
         transforms=tuple(each for each in others if not each.startswith(_BUCKETS)),
         has_buckets=any(each.startswith(_BUCKETS) for each in others),
         constraints=tuple(map(read_constraint, items(spec.constraints()))),
-        location=_option(spec.location()),
-        comment=_option(spec.comment()),
+        location=option_value(spec.location()),
+        comment=option_value(spec.comment()),
         properties=jvm.python_dict(spec.properties()),
         options={each._1(): str(each._2()) for each in items(spec.optionExpression().options())},
         query=Query(handle=plan.query()) if has_query else None,
@@ -148,15 +167,6 @@ def statement_error(
     return made
 
 
-def column_path(column: Column) -> tuple[str, ...] | None:
-    """The name of a plain column; None for an expression."""
-    java_column: Any = column._jc
-    node = java_column.node()
-    if node.getClass().getSimpleName() != "UnresolvedAttribute":
-        return None
-    return tuple(items(node.nameParts()))
-
-
 def _partitioning(
     transforms: Any,
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]:
@@ -165,7 +175,7 @@ def _partitioning(
     clusters: list[tuple[str, ...]] = []
     others: list[str] = []
     for transform in items(transforms):
-        kind = transform.getClass().getSimpleName()
+        kind = simple_name(transform)
         paths = [tuple(reference.fieldNames()) for reference in transform.references()]
         if kind == _CLUSTERING:
             clusters += paths
@@ -174,7 +184,3 @@ def _partitioning(
         else:
             others.append(transform.toString())
     return tuple(partitions), tuple(clusters), tuple(others)
-
-
-def _option(scala_option: Any) -> str | None:
-    return scala_option.get() if scala_option.isDefined() else None

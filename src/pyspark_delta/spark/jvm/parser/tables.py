@@ -13,8 +13,8 @@ from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import Column
 
 from pyspark_delta.spark.jvm.expressions.catalyst import column_of
-from pyspark_delta.spark.jvm.gateway import JvmSession, items
-from pyspark_delta.spark.jvm.parser.plans import parse_table_statement
+from pyspark_delta.spark.jvm.gateway import JvmSession, items, option_value, simple_name
+from pyspark_delta.spark.jvm.parser.plans import TableDefinition, parse_table_statement
 
 _NAMED_NODES = ("UnresolvedIdentifier", "UnresolvedTable", "UnresolvedTableOrView")
 _SUBQUERIES = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression$"
@@ -34,22 +34,19 @@ _SHOW_KINDS: tuple[ShowKind, ...] = get_args(ShowKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LikeStatement:
+class LikeStatement(TableDefinition):
     """CREATE TABLE name LIKE source; `stored_as` is true if it has a file format of Hive's."""
 
     name: tuple[str, ...]
     source: tuple[str, ...]
     provider: str | None
-    location: str | None
     stored_as: bool
-    properties: Mapping[str, str] = field(hash=False)
-    if_not_exists: bool
 
 
 def parse_like(jvm: JvmSession, sql: str) -> LikeStatement | None:
     """CREATE TABLE LIKE; None for another statement, or a table named by an expression."""
     plan = jvm.parser.parsePlan(sql)
-    if plan.getClass().getSimpleName() != "CreateTableLike":
+    if simple_name(plan) != "CreateTableLike":
         return None
     name, source = _name_parts(plan.name()), _name_parts(plan.source())
     if name is None or source is None:
@@ -57,8 +54,8 @@ def parse_like(jvm: JvmSession, sql: str) -> LikeStatement | None:
     return LikeStatement(
         name=name,
         source=source,
-        provider=_optional_text(plan.provider()),
-        location=_optional_text(plan.location()),
+        provider=option_value(plan.provider()),
+        location=option_value(plan.location()),
         stored_as=bool(plan.serdeInfo().isDefined()),
         properties=jvm.python_dict(plan.properties()),
         if_not_exists=bool(plan.ifNotExists()),
@@ -75,7 +72,7 @@ class ParsedPredicate:
     has_subquery: bool
 
 
-def parse_predicate(jvm: JvmSession, text: str) -> ParsedPredicate | None:
+def parse_spark_predicate(jvm: JvmSession, text: str) -> ParsedPredicate | None:
     """Parse a predicate; None when Spark's parser cannot."""
     try:
         parsed = jvm.parser.parseExpression(text)
@@ -139,35 +136,31 @@ class ShowStatement:
 def parse_show(jvm: JvmSession, sql: str) -> ShowStatement | None:
     """SHOW or DESCRIBE; None for another statement, or a table named by an expression."""
     plan = jvm.parser.parsePlan(sql)
-    found = plan.getClass().getSimpleName()
+    found = simple_name(plan)
     kind = next((each for each in _SHOW_KINDS if each == found), None)
     if kind is None:
         return None
     child = plan.children().apply(0)
-    if child.getClass().getSimpleName() not in ("UnresolvedTable", "UnresolvedTableOrView"):
+    if simple_name(child) not in ("UnresolvedTable", "UnresolvedTableOrView"):
         return None
     return ShowStatement(
         kind=kind,
         name=tuple(items(child.multipartIdentifier())),
         is_extended=kind.startswith("Describe") and bool(plan.isExtended()),
         as_serde=kind == "ShowCreateTable" and bool(plan.asSerde()),
-        column=_column_parts(plan.column()) if kind == "DescribeColumn" else (),
+        column=tuple(items(plan.column().nameParts())) if kind == "DescribeColumn" else (),
         partition=_show_partition(jvm, kind, plan),
-        key=_optional_text(plan.propertyKey()) if kind == "ShowTableProperties" else None,
+        key=option_value(plan.propertyKey()) if kind == "ShowTableProperties" else None,
         database=_show_database(plan) if kind == "ShowColumns" else None,
     )
 
 
 def _name_parts(named: Any) -> tuple[str, ...] | None:
-    kind = named.getClass().getSimpleName()
+    kind = simple_name(named)
     if kind not in _NAMED_NODES:
         return None
     parts = named.nameParts() if kind == "UnresolvedIdentifier" else named.multipartIdentifier()
     return tuple(items(parts))
-
-
-def _optional_text(scala_option: Any) -> str | None:
-    return str(scala_option.get()) if scala_option.isDefined() else None
 
 
 def _elements(scala_iterator: Any) -> Iterator[Any]:
@@ -175,25 +168,21 @@ def _elements(scala_iterator: Any) -> Iterator[Any]:
         yield scala_iterator.next()
 
 
-def _column_parts(expression: Any) -> tuple[str, ...]:
-    return tuple(items(expression.nameParts()))
-
-
 def _show_database(plan: Any) -> tuple[str, ...] | None:
-    namespace = plan.namespace()
-    return tuple(items(namespace.get())) if namespace.isDefined() else None
+    namespace = option_value(plan.namespace())
+    return None if namespace is None else tuple(items(namespace))
 
 
-def _show_partition(jvm: JvmSession, kind: ShowKind, plan: Any) -> dict[str, str | None]:
+def _show_partition(jvm: JvmSession, kind: ShowKind, plan: Any) -> Mapping[str, str | None]:
     if kind == "ShowPartitions":
-        given = plan.pattern()
-        if not given.isDefined():
+        pattern = option_value(plan.pattern())
+        if pattern is None:
             return {}
-        spec = given.get().spec()
+        spec = pattern.spec()
     elif kind == "DescribeTablePartition":
         spec = plan.partitionSpec().spec()
     elif kind == "DescribeRelationJsonCommand":
         spec = plan.partitionSpec()
     else:
         return {}
-    return dict(jvm.python_dict(spec))
+    return jvm.python_dict(spec)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
-from pyspark_delta.spark.jvm.expressions.filters import Filter, filters_of
+from pyspark_delta.spark.jvm.expressions.catalyst import Filter, filters_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, analyzed_plan, items
 
 # Constants in plans for conditions that are never true.

@@ -1,4 +1,4 @@
-"""Plans of a MERGE: resolves its expressions, and puts them into one projection.
+"""Clauses of a MERGE as values, and its plans: resolved expressions, put into one projection.
 
 Expressions of a clause may refer to the source, the target, or both.  Each group is analyzed once
 over the plan that it may refer to.  All of them then have names below one projection, whose text
@@ -12,30 +12,69 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame
 
 from pyspark_delta.kernel.protocol.types import DataType
 from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.spark.jvm.expressions.catalyst import (
+    Filter,
     Moment,
     alias_of,
     column_of,
     expression_of,
+    filters_of,
     transformed,
 )
-from pyspark_delta.spark.jvm.expressions.filters import Filter, filters_of
-from pyspark_delta.spark.jvm.gateway import JvmSession, analyzed_plan, items
+from pyspark_delta.spark.jvm.gateway import JvmSession, analyzed_plan, items, type_of_json
 from pyspark_delta.spark.jvm.plans.frames import named_plan, plan_frame
-from pyspark_delta.spark.jvm.types import type_of_json
 
+ClauseKind = Literal["matched", "not matched", "not matched by source"]
+"""Which rows a clause is for: pairs that match, rows of the source, or rows of the target alone."""
+ClauseAction = Literal["update", "delete", "insert"]
 _PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 _ATTRIBUTE = "AttributeReference"
 _MOST_FIELDS = 25
 _OF_MANY_ROWS = frozenset({"Aggregate", "Window", "Generate"})
 # Equality of two columns: the optimizer leaves it unchanged, and is the slowest step here.
 _KEYS = re.compile(r"\((\w+#\d+L?) = (?!\1\))\w+#\d+L?\)")
+
+
+class Default(Enum):
+    """The keyword DEFAULT in place of a value: the column's default value."""
+
+    VALUE = "DEFAULT"
+
+
+Value = Column | Default
+Assignments = tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeClause:
+    """One WHEN clause.
+
+    `assignments` are names of target columns and their values as the user wrote them; None stands
+    for all columns, but those of `except_columns`.  A delete has none.
+    """
+
+    kind: ClauseKind
+    action: ClauseAction
+    condition: Column | None = field(default=None, hash=False)
+    assignments: Assignments | None = field(default=(), hash=False)
+    except_columns: tuple[str, ...] = ()
+
+    @property
+    def is_star(self) -> bool:
+        """Whether it assigns all columns without naming them."""
+        return self.assignments is None
+
+    @property
+    def action_name(self) -> str:
+        """The name of the action for errors."""
+        return self.action.upper()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +231,7 @@ def has_subquery(jvm: JvmSession, expression: Any) -> bool:
     return bool(jvm.expression_class("SubqueryExpression$").hasSubquery(expression))
 
 
-def named_columns(expression: Any, scope: Scope) -> list[str]:
+def columns_in_scope(expression: Any, scope: Scope) -> list[str]:
     """The columns of a scope that an expression refers to."""
     found = items(expression.references().toSeq())
     own = scope.plan.outputSet()
@@ -362,7 +401,6 @@ def _parsed(jvm: JvmSession, texts: Mapping[str, str]) -> Any:
 
 
 def _projected(jvm: JvmSession, listed: Any, plan: Any) -> Any:
-    """A projection of a plan, resolved."""
     return analyzed_plan(plan_frame(jvm, jvm.plan_class("Project")(listed, plan)))
 
 
@@ -380,7 +418,6 @@ def _join(
 
 
 def _broadcast(jvm: JvmSession, *, left: bool) -> Any:
-    """The hint to broadcast one side of a join."""
     hint = jvm.some(jvm.plan_class("HintInfo")(jvm.some(jvm.plan_class("BROADCAST$"))))
     sides = (hint, jvm.none()) if left else (jvm.none(), hint)
     return jvm.plan_class("JoinHint$").apply(*sides)

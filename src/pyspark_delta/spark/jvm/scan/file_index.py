@@ -3,26 +3,33 @@
 Spark calls `listFiles` while it plans, with the query's filters; pruning and skipping happen then.
 The proxy stays on the driver, and goes when the DataFrame goes.
 
-A source may follow its table.  Its scan is then given the files of one version when a query is
-planned (`optimizer_rule`): the newest, or the one that a command works on.
+A source may follow its table.  An optimizer rule then gives its scan the files of one version when
+a query is planned: the newest, or the one that a command works on.  The rule replaces aggregates
+too.  Rules are Scala classes, and Python objects can only implement interfaces:
+`hooks/DeltaScans.java` walks the plans, and calls Python for decisions.
 
 Plans are searched for such scans, for the tables and files that a query reads.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.kernel.machine import cache_directory
+from pyspark_delta.kernel.protocol.types import BINARY, LONG, StructField, StructType
 from pyspark_delta.kernel.scan.aggregates import Aggregate, AggregateValues
 from pyspark_delta.spark.jvm.callbacks import note_caller, noted_errors, thrown_in_java
-from pyspark_delta.spark.jvm.expressions.filters import Filter, filters_of
+from pyspark_delta.spark.jvm.classes import load_classes
+from pyspark_delta.spark.jvm.expressions.catalyst import Filter, filters_of
 from pyspark_delta.spark.jvm.gateway import (
     JvmSession,
     ProxyNames,
@@ -32,14 +39,29 @@ from pyspark_delta.spark.jvm.gateway import (
     simple_name,
 )
 from pyspark_delta.spark.jvm.plans.conditions import is_repeatable
-from pyspark_delta.spark.jvm.plans.frames import plan_frame
+from pyspark_delta.spark.jvm.plans.frames import METADATA, plan_frame, without_deleted_rows
 from pyspark_delta.spark.jvm.scan.catalyst_rows import (
     FileGroups,
     partition_directories,
     passing,
 )
-from pyspark_delta.spark.jvm.scan.optimizer_rule import scan_rule
 
+VECTOR = "__delta_deletion_vector"
+"""The column that has the bits of a file's deleted rows."""
+Versions = Callable[[str, list[str]], list[Any]]
+"""Maps file indexes that follow their tables to the indexes that a query reads.
+
+The arguments are the command that runs the query, empty if there is none, and the indexes' names.
+"""
+COMMAND = "pyspark_delta.command"
+"""The local property of a thread with the name of the running command; None outside of one."""
+Answer = Callable[[Any], Any]
+"""Returns the plan that replaces an aggregate of Catalyst's; None to keep it."""
+_CLASS = "pyspark_delta.DeltaScans"
+_ROW_INDEX = StructType((StructField("row_index", LONG),))
+# Sessions in which this process installed the rule.
+_INSTALLED: WeakSet[SparkSession] = WeakSet()
+_LOG = logging.getLogger(__name__)
 _SOURCES = "org.apache.spark.sql.execution.datasources"
 _NUL = "\0"
 # Plan nodes that give the same rows each time, if their children do.
@@ -51,6 +73,47 @@ _STEADY_NODES = frozenset(
 )
 # What Hadoop escapes when it makes a URI of a path: of ASCII, all but these.
 _ESCAPED_IN_URI = re.compile(r"[\x01-\x7f](?<![A-Za-z0-9/:@!$&'()*+,;=._~-])")
+_NAMES: ProxyNames[FileIndexProxy] = ProxyNames("Delta[")
+
+
+def scan_rule(jvm: JvmSession) -> Any:
+    """The rule, one for each JVM; it also makes file indexes."""
+    return jvm.remembered(_CLASS, lambda: _new_rule(jvm))
+
+
+def install_rule(jvm: JvmSession, versions: Versions, answer: Answer) -> None:
+    """Add the rule to the session, if it is not there; copies of the session have it too."""
+    if jvm.spark in _INSTALLED:
+        return
+    rules = jvm.session.experimental().extraOptimizations()
+    if not _is_among(rules):
+        decisions = (_version_indexes(jvm, versions), _log_answer(jvm, answer))
+        scan_rule(jvm).decideBy(*map(_Function, decisions))
+        _set_rules(jvm, rules.appended(scan_rule(jvm)))
+    _INSTALLED.add(jvm.spark)
+
+
+def remove_rule(jvm: JvmSession) -> None:
+    """Undo `install_rule`."""
+    _INSTALLED.discard(jvm.spark)
+    rules = jvm.session.experimental().extraOptimizations()
+    if _is_among(rules):
+        _set_rules(jvm, rules.diff(jvm.seq([scan_rule(jvm)])))
+
+
+@contextmanager
+def running_command(jvm: JvmSession, name: str) -> Iterator[str | None]:
+    """Mark queries that this thread plans as a command's; yields the outer command.
+
+    Spark passes the name on to its own threads; Java may call Python on any thread.
+    """
+    context = jvm.spark.sparkContext
+    outer = context.getLocalProperty(COMMAND)
+    context.setLocalProperty(COMMAND, name)
+    try:
+        yield outer
+    finally:
+        context.setLocalProperty(COMMAND, outer)  # type: ignore[arg-type]
 
 
 class ScanSource(ABC):
@@ -178,9 +241,6 @@ class FileIndexProxy:
         return self.name
 
 
-_NAMES: ProxyNames[FileIndexProxy] = ProxyNames("Delta[")
-
-
 def proxy_of(location: Any) -> FileIndexProxy | None:
     """Our proxy behind a `FileIndex` of Java's; None when it is another's."""
     if location is None or isinstance(location, FileIndexProxy):
@@ -279,6 +339,68 @@ def input_files(frame: DataFrame) -> tuple[list[str], list[DataFrame]] | None:
                 found += proxy.scanned_files(leaf.partitionFilters(), leaf.dataFilters())
     jvm = JvmSession(frame.sparkSession)
     return found, [plan_frame(jvm, leaf) for leaf in others]
+
+
+def _is_among(rules: Any) -> bool:
+    return any(rule.getClass().getName() == _CLASS for rule in items(rules))
+
+
+def _set_rules(jvm: JvmSession, rules: Any) -> None:
+    getattr(jvm.session.experimental(), "extraOptimizations_$eq")(rules)
+
+
+def _new_rule(jvm: JvmSession) -> Any:
+    load_classes(jvm, cache_directory())
+    return jvm.java_class(_CLASS)(*_live_rows(jvm))
+
+
+def _live_rows(jvm: JvmSession) -> tuple[Any, Any]:
+    """The condition for rows that are not deleted, and its column of bits."""
+    columns = StructType((StructField(VECTOR, BINARY), StructField(METADATA, _ROW_INDEX)))
+    relation = jvm.plan_class("LocalRelation$").apply(jvm.data_type(columns))
+    rows = plan_frame(jvm, without_deleted_rows(jvm, relation, VECTOR))
+    plan = analyzed_plan(rows)
+    return plan.condition(), items(plan.output())[0]
+
+
+def _version_indexes(jvm: JvmSession, versions: Versions) -> Callable[[str], Any]:
+    """What Java calls for the file indexes of one version."""
+
+    def indexes(names: str) -> Any:
+        note_caller(jvm)
+        # Spark's planner is the caller, so Java must see the error.
+        with thrown_in_java(jvm), noted_errors():
+            found = jvm.java_class("java.util.ArrayList")()
+            command, *followed = names.split("\n")
+            for index in versions(command, followed):
+                found.add(index)
+            return found
+
+    return indexes
+
+
+def _log_answer(jvm: JvmSession, answer: Answer) -> Callable[[Any], Any]:
+    """What Java calls for an aggregate that the log may answer."""
+
+    def plan(aggregate: Any) -> Any:
+        note_caller(jvm)
+        try:
+            return answer(aggregate)
+        except Exception:
+            # The scan that stays in the plan gives a better error for a damaged log.
+            _LOG.debug("An aggregate was not answered from the log.", exc_info=True)
+            return None
+
+    return plan
+
+
+class _Function:
+    """Java's function of one argument."""
+
+    Java = java_interfaces("java.util.function.Function")
+
+    def __init__(self, apply: Callable[[Any], Any]) -> None:
+        self.apply = apply
 
 
 def _uris(groups: FileGroups) -> str:

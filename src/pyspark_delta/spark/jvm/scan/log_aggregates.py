@@ -1,6 +1,6 @@
 """Answers aggregates over whole tables from their logs: replaces Catalyst's plan by its row.
 
-`optimizer_rule` finds the plans.  This module reads the aggregates in them, and builds the
+The rule in `file_index` finds the plans.  This module reads the aggregates in them, and builds the
 replacement.  The source decides whether the log has the answer, and computes it.
 """
 
@@ -15,11 +15,10 @@ from pyspark.sql import SparkSession
 
 from pyspark_delta.kernel.protocol.types import StructField, StructType
 from pyspark_delta.kernel.scan.aggregates import Aggregate, AggregateKind
-from pyspark_delta.spark.jvm.expressions.filters import filters_of
-from pyspark_delta.spark.jvm.gateway import JvmSession, items, simple_name
+from pyspark_delta.spark.jvm.expressions.catalyst import filters_of
+from pyspark_delta.spark.jvm.gateway import JvmSession, items, simple_name, type_of_json
 from pyspark_delta.spark.jvm.scan.catalyst_rows import catalyst_rows, values_row
 from pyspark_delta.spark.jvm.scan.file_index import FileIndexProxy, proxy_of
-from pyspark_delta.spark.jvm.types import type_of_json
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
 _KINDS = {"Count": AggregateKind.COUNT, "Min": AggregateKind.MIN, "Max": AggregateKind.MAX}

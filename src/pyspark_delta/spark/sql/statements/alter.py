@@ -6,7 +6,7 @@ COMMENT ON COLUMN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,28 +35,16 @@ from pyspark_delta.spark.ddl.table import (
 )
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.parser.alters import (
-    AddColumns,
-    AddConstraint,
-    AlterColumns,
-    Change,
-    ClusterBy,
-    CommentOnTable,
-    DropColumns,
-    DropConstraint,
-    OtherAlter,
-    RenameColumn,
-    ReplaceColumns,
-    SetLocation,
-    SetProperties,
-    UnsetProperties,
-    parse_alter,
-)
-from pyspark_delta.spark.jvm.plans.frames import empty_frame
+from pyspark_delta.spark.jvm.parser.alters import AlterStatement, ConstraintClause, parse_alter
 from pyspark_delta.spark.maintenance.features import run_drop
 from pyspark_delta.spark.sql.grammar import StatementReader, StatementSyntaxError
-from pyspark_delta.spark.sql.statement import Command, Request, delta_target
-from pyspark_delta.spark.sql.targets import existing_table
+from pyspark_delta.spark.sql.statement import (
+    Command,
+    Request,
+    command,
+    delta_target,
+    existing_table,
+)
 from pyspark_delta.spark.tables.names import TableName, log_of, look_up_relation
 
 # Names of Spark's plan classes, with the names that error messages give their statements.
@@ -112,8 +100,8 @@ def drop_feature_command(request: Request, name: TableName) -> Command | None:
     log = log_of(request.spark, name)
     if not log.table_exists:
         raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=name.label)
-    return _command(
-        request,
+    return command(
+        request.spark,
         lambda: run_drop(
             request.spark, log, statement.feature, truncate_history=statement.truncate_history
         ),
@@ -133,25 +121,15 @@ def alter_command(request: Request) -> Command | None:
         if dropped is not None:
             return dropped
         if (column := _synced_column(request.sql)) is not None:
-            return _command(request, partial(run_sync_identity, spark, name, column))
+            return command(request.spark, partial(run_sync_identity, spark, name, column))
     statement = parse_alter(jvm, request.sql, request.args)
     if name is None and statement.table is not None:
         name = _delta_table(spark, statement.table)
     if name is None:
         return None
-    if _is_sparks(statement.change, name):
-        return Command(run=partial(_rename, request, name))
-    return _command(request, partial(_run_change, spark, name, statement.change))
-
-
-def _command(request: Request, run: Callable[[], object]) -> Command:
-    """A command without a result."""
-
-    def run_all() -> DataFrame:
-        run()
-        return empty_frame(JvmSession(request.spark))
-
-    return Command(run=run_all)
+    if statement.kind == _RENAME_TABLE and name.entry is not None:
+        return Command(run=partial(_rename, request, name))  # only the catalog changes
+    return command(request.spark, partial(_run, spark, name, statement))
 
 
 def _rename(request: Request, name: TableName) -> DataFrame:
@@ -174,7 +152,7 @@ def column_comment_command(request: Request) -> Command | None:
             change = ColumnChange(
                 path=parts[split:], comment=comment, drops_comment=comment is None
             )
-            return _command(request, partial(run_alter_columns, request.spark, name, [change]))
+            return command(request.spark, partial(run_alter_columns, request.spark, name, [change]))
     return None
 
 
@@ -224,51 +202,52 @@ def _new_name(sql: str) -> tuple[str, ...] | None:
         return None
 
 
-def _is_sparks(change: Change, name: TableName) -> bool:
-    """Whether the change concerns only the catalog, and so is Spark's to run."""
-    return (
-        isinstance(change, OtherAlter) and change.kind == _RENAME_TABLE and name.entry is not None
-    )
+def _run(spark: SparkSession, name: TableName, statement: AlterStatement) -> None:
+    run = _RUNNERS.get(statement.kind)
+    if run is None:
+        raise _refusal(spark, statement.kind, name)
+    run(spark, name, **statement.arguments)
 
 
-def _run_change(spark: SparkSession, name: TableName, change: Change) -> None:
-    match change:
-        case AddColumns(columns=columns):
-            run_add_columns(spark, name, columns)
-        case DropColumns(paths=paths, if_exists=if_exists):
-            run_drop_columns(spark, name, paths, if_exists=if_exists)
-        case RenameColumn(path=path, name=new_name):
-            run_rename_column(spark, name, path, new_name)
-        case AlterColumns(changes=changes):
-            run_alter_columns(spark, name, changes)
-        case ReplaceColumns(columns=columns):
-            run_replace_columns(spark, name, columns)
-        case SetProperties(properties=properties):
-            run_set_properties(spark, name, properties)
-        case UnsetProperties(keys=keys):
-            run_unset_properties(spark, name, keys)
-        case CommentOnTable(comment=comment):
-            run_comment(spark, name, comment)
-        case SetLocation(is_of_partition=True):
-            raise _no_partitions(spark, name)
-        case SetLocation(location=location):
-            run_set_location(spark, name, location)
-        case ClusterBy(columns=paths):
-            run_cluster_by(spark, name, paths)
-        case AddConstraint():
-            _add_constraint(spark, name, change)
-        case DropConstraint(cascade=True):
-            raise _unsupported(spark, name, "DROP CONSTRAINT CASCADE")
-        case DropConstraint(name=constraint, if_exists=if_exists):
-            run_drop_constraint(spark, name, constraint, if_exists=if_exists)
-        case OtherAlter(kind=kind):
-            raise _refusal(spark, kind, name)
+def _set_location(
+    spark: SparkSession, name: TableName, location: str, *, is_of_partition: bool
+) -> None:
+    if is_of_partition:
+        raise _no_partitions(spark, name)
+    run_set_location(spark, name, location)
 
 
-def _add_constraint(spark: SparkSession, name: TableName, change: AddConstraint) -> None:
-    if change.text is None or change.name is None or change.characteristic:
+def _add_constraint(spark: SparkSession, name: TableName, clause: ConstraintClause) -> None:
+    if clause.text is None or clause.name is None or clause.characteristic:
         raise _unsupported(spark, name, "ADD CONSTRAINT")
-    run_add_constraint(spark, name, change.name, constraint_text(change.text))
+    run_add_constraint(spark, name, clause.name, constraint_text(clause.text))
+
+
+def _drop_constraint(
+    spark: SparkSession, table: TableName, name: str, *, if_exists: bool, cascade: bool
+) -> None:
+    if cascade:
+        raise _unsupported(spark, table, "DROP CONSTRAINT CASCADE")
+    run_drop_constraint(spark, table, name, if_exists=if_exists)
+
+
+# By the name of Spark's class for a clause; the parameters are those of `AlterStatement.arguments`.
+_RUNNERS: Mapping[str, Callable[..., None]] = {
+    "AddColumns": run_add_columns,
+    "DropColumns": run_drop_columns,
+    "RenameColumn": run_rename_column,
+    "AlterColumns": run_alter_columns,
+    "ReplaceColumns": run_replace_columns,
+    "SetTableProperties": run_set_properties,
+    "AlterTableCollation": run_set_properties,
+    "UnsetTableProperties": run_unset_properties,
+    "CommentOnTable": run_comment,
+    "SetTableLocation": _set_location,
+    "AlterTableClusterBy": run_cluster_by,
+    "AddCheckConstraint": _add_constraint,
+    "AddConstraint": _add_constraint,
+    "DropConstraint": _drop_constraint,
+}
 
 
 def _refusal(spark: SparkSession, kind: str, name: TableName) -> Exception:

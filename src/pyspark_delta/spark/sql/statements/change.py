@@ -1,9 +1,14 @@
-"""UPDATE, DELETE, MERGE and TRUNCATE TABLE of a Delta table, named directly or through a view."""
+"""UPDATE, DELETE, MERGE and TRUNCATE TABLE of a Delta table, named directly or through a view.
+
+For EXPLAIN, names are resolved and rules are checked as in the commands, so it raises the same
+errors; nothing is run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,40 +20,63 @@ from pyspark_delta.errors import (
     SchemaError,
     TableNotFoundError,
 )
+from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.types import StructType
 from pyspark_delta.kernel.sql.quoting import quoted_name
+from pyspark_delta.kernel.txn.delta_log import DeltaLog
+from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
+from pyspark_delta.spark.conf.settings import conf_of
+from pyspark_delta.spark.dml.assignments import (
+    Given,
+    assigned_columns,
+    parse_assignments,
+    updated_rows,
+)
 from pyspark_delta.spark.dml.delete import run_delete, run_truncate
+from pyspark_delta.spark.dml.rows import dml_condition
 from pyspark_delta.spark.dml.update import run_update
+from pyspark_delta.spark.files.stage import hidden_columns
+from pyspark_delta.spark.files.write_options import WriteOptions
 from pyspark_delta.spark.jvm.expressions.catalyst import (
+    Moment,
     expression_of,
     is_default_keyword,
     parse_attribute_name,
-    renamed,
+    with_renamed_columns,
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.changes import (
     ParsedChange,
-    ParsedClause,
     ParsedDelete,
     ParsedMerge,
     ParsedTruncate,
     ParsedUpdate,
+    are_arguments,
     parse_change,
 )
-from pyspark_delta.spark.jvm.parser.parameters import are_arguments
 from pyspark_delta.spark.jvm.plans.frames import Qualifier, empty_frame, named_rows, without_name
 from pyspark_delta.spark.jvm.plans.merge import has_subquery
 from pyspark_delta.spark.jvm.plans.views import ViewColumns
-from pyspark_delta.spark.merge.request import MERGE_SCHEMA, Default, MergeClause, MergeRequest
+from pyspark_delta.spark.merge.columns import evolve
+from pyspark_delta.spark.merge.join import MergeRows
+from pyspark_delta.spark.merge.names import MergeNames, resolve_merge
+from pyspark_delta.spark.merge.request import (
+    MERGE_SCHEMA,
+    MergeRequest,
+    check_clauses,
+    is_insert_only,
+)
 from pyspark_delta.spark.merge.run import merge_into
+from pyspark_delta.spark.scan.frame import located_rows, read_snapshot
 from pyspark_delta.spark.sql.statement import (
+    ChangedTable,
     Command,
     Request,
+    changed_table,
     counts_schema,
+    inserted_table,
 )
-from pyspark_delta.spark.sql.statements.explain_plans import plan_delete, plan_merge, plan_update
-from pyspark_delta.spark.sql.targets import ChangedTable, changed_table, inserted_table
-from pyspark_delta.spark.tables.names import TableName, log_of, table_root
+from pyspark_delta.spark.tables.names import TableName, log_of, table_root, update_entry
 
 
 def _delete(spark: SparkSession, target: ChangedTable, parsed: ParsedDelete) -> DataFrame:
@@ -57,8 +85,9 @@ def _delete(spark: SparkSession, target: ChangedTable, parsed: ParsedDelete) -> 
 
 
 def _merge(spark: SparkSession, target: ChangedTable, parsed: ParsedMerge) -> DataFrame:
-    merge = _merge_request(spark, target, parsed)
-    return merge_into(spark, target.table, merge).counts.frame(spark)
+    table, request = target.table, _merge_request(spark, target, parsed)
+    evolved = partial(update_entry, spark, table)
+    return merge_into(spark, log_of(spark, table), request, evolved).counts.frame(spark)
 
 
 def _truncate(spark: SparkSession, target: ChangedTable, parsed: ParsedTruncate) -> DataFrame:
@@ -71,12 +100,7 @@ def _truncate(spark: SparkSession, target: ChangedTable, parsed: ParsedTruncate)
 def _update(spark: SparkSession, target: ChangedTable, parsed: ParsedUpdate) -> DataFrame:
     log = log_of(spark, target.table)
     done = run_update(
-        spark,
-        log,
-        parsed.assignments,
-        parsed.condition,
-        alias=target.called,
-        structs_by_name=True,
+        spark, log, parsed.assignments, parsed.condition, alias=target.called, structs_by_name=True
     )
     return done.frame(spark)
 
@@ -117,9 +141,9 @@ def through_view(
     unknown = [name for name in view.columns if name.lower() not in own]
     if not isinstance(parsed, ParsedDelete | ParsedUpdate):
         if unknown or len(view.columns) < len(own):
-            shown = ", ".join(view.columns)
+            names = ", ".join(view.columns)
             raise SchemaError(
-                "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS", schemaDiff=f"the view has {shown}"
+                "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS", schemaDiff=f"the view has {names}"
             )
         raise OperationNotAllowedError("DELTA_UNEXPECTED_PARTIAL_SCAN", path=path)
     if unknown:
@@ -164,13 +188,13 @@ def plan_change(request: Request) -> tuple[str, DataFrame] | None:
         return None
     spark, log, name = request.spark, log_of(request.spark, target.table), target.table.label
     if isinstance(parsed, ParsedDelete):
-        rows = plan_delete(spark, log, parsed.condition, target.called)
+        rows = _plan_delete(spark, log, parsed.condition, target.called)
         return f"DeleteCommand {name}", rows
     if isinstance(parsed, ParsedUpdate):
-        rows = plan_update(spark, log, parsed.assignments, parsed.condition, target.called)
+        rows = _plan_update(spark, log, parsed.assignments, parsed.condition, target.called)
         return f"UpdateCommand {name}", rows
     merge = _merge_request(spark, target, parsed)
-    return f"MergeIntoCommand {name}", plan_merge(spark, log, merge)
+    return f"MergeIntoCommand {name}", _plan_merge(spark, log, merge)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,11 +234,11 @@ class _ViewNames:
     def renamed(self, parsed: ParsedDelete | ParsedUpdate) -> ParsedChange:
         """The statement with the table's names."""
         given = parsed.condition
-        condition = None if given is None else renamed(self.jvm, given, self._own_name)
+        condition = None if given is None else with_renamed_columns(self.jvm, given, self._own_name)
         if isinstance(parsed, ParsedDelete):
             return replace(parsed, condition=condition)
         assignments = tuple(
-            (self._assigned(name), renamed(self.jvm, value, self._own_name))
+            (self._assigned(name), with_renamed_columns(self.jvm, value, self._own_name))
             for name, value in parsed.assignments
         )
         return replace(parsed, condition=condition, assignments=assignments)
@@ -276,7 +300,6 @@ def _on_table(
 
 
 def _no_table(spark: SparkSession, name: TableName) -> DeltaError:
-    """The error for a name or path without a table; a path may be inside a table."""
     root = None if name.path is None else table_root(spark, name.path)
     if root is None:
         return TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=name.label)
@@ -294,21 +317,65 @@ def _merge_request(spark: SparkSession, target: ChangedTable, parsed: ParsedMerg
     return MergeRequest(
         source=parsed.source_rows(JvmSession(spark)),
         condition=parsed.condition,
-        clauses=tuple(map(_merge_clause, parsed.clauses)),
+        clauses=parsed.clauses,
         called=target.called,
         evolves=parsed.evolves,
     )
 
 
-def _merge_clause(parsed: ParsedClause) -> MergeClause:
-    assignments = parsed.assignments
-    return MergeClause(
-        kind=parsed.kind,
-        action=parsed.action,
-        condition=parsed.condition,
-        assignments=None
-        if assignments is None
-        else tuple(
-            (each.name, Default.VALUE if each.value is None else each.value) for each in assignments
-        ),
+def _plan_delete(
+    spark: SparkSession, log: DeltaLog, condition: Column | None, alias: Qualifier
+) -> DataFrame:
+    """The rows that a DELETE would remove."""
+    txn, snapshot = _start(log)
+    rows = named_rows(read_snapshot(spark, snapshot), alias)
+    if condition is None:
+        return rows
+    options = WriteOptions.parse({}, conf_of(spark))
+    where = dml_condition(
+        JvmSession(spark), txn, condition, "DELETE", alias, allows_exists=options.allows_exists
     )
+    return rows.where(where.column)
+
+
+def _plan_update(
+    spark: SparkSession, log: DeltaLog, given: Given, condition: Column | None, alias: Qualifier
+) -> DataFrame:
+    """The rows that an UPDATE would change, with their new values."""
+    jvm = JvmSession(spark)
+    txn, snapshot = _start(log)
+    rows = named_rows(read_snapshot(spark, snapshot), alias)
+    assignments = parse_assignments(jvm, given, txn.schema, alias)
+    if condition is not None:
+        rows = rows.where(dml_condition(jvm, txn, condition, "UPDATE", alias).column)
+    values = assigned_columns(
+        jvm, rows, txn.metadata, txn.protocol, assignments, structs_by_name=True
+    )
+    return updated_rows(jvm, rows, txn.metadata, txn.protocol, values.columns, hidden=StructType())
+
+
+def _plan_merge(spark: SparkSession, log: DeltaLog, request: MergeRequest) -> DataFrame:
+    """The join of the source with the table, and its new rows."""
+    check_clauses(request.clauses)
+    jvm = JvmSession(spark)
+    txn, snapshot = _start(log)
+    names = MergeNames(
+        jvm=jvm,
+        txn=txn,
+        request=request,
+        options=WriteOptions.parse({}, conf_of(spark)),
+        source=request.source,
+        target=located_rows(jvm, txn, snapshot.adds).frame,
+        has_old_values=False,
+        moment=Moment(jvm),
+    )
+    resolution = resolve_merge(names)
+    evolve(txn, resolution.schema)
+    rows = MergeRows(names=names, resolution=resolution, hidden=hidden_columns(txn))
+    return rows.inserted() if is_insert_only(request.clauses) else rows.joined(snapshot.num_files)
+
+
+def _start(log: DeltaLog) -> tuple[OptimisticTransaction, Snapshot]:
+    txn = log.start_transaction()
+    assert txn.snapshot is not None  # the caller has found the table
+    return txn, txn.snapshot

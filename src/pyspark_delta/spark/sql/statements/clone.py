@@ -7,74 +7,60 @@ CONVERT TO DELTA t [NO STATISTICS] [PARTITIONED BY (column type, ...)]
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
 from pyspark_delta.spark.convert.command import ConvertToDeltaCommand
 from pyspark_delta.spark.ddl.clone import (
     CLONE_SCHEMA,
-    CloneTarget,
     find_clone_place,
     no_clone,
     opened_source,
     run_clone,
 )
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.parser.plans import parse_columns
+from pyspark_delta.spark.jvm.parser.plans import TableDefinition, parse_columns
 from pyspark_delta.spark.jvm.parser.tables import parse_properties
-from pyspark_delta.spark.jvm.plans.frames import empty_frame
 from pyspark_delta.spark.scan.load import AsOf
 from pyspark_delta.spark.sql.grammar import Piece, StatementReader, StatementSyntaxError, read_as_of
-from pyspark_delta.spark.sql.statement import Command, Request
+from pyspark_delta.spark.sql.statement import Command, Request, command
 from pyspark_delta.spark.tables.names import look_up
 
 _LIKELY_CLONE = re.compile(r"\bCLONE\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloneStatement:
-    """SHALLOW CLONE, parsed, except the properties, which Spark's parser reads."""
+class CloneStatement(TableDefinition):
+    """SHALLOW CLONE, parsed, except `property_list`, which Spark's parser reads."""
 
     target: tuple[str, ...]
     source: tuple[str, ...]
     as_of: AsOf | None = None
-    properties: Piece | None = None
-    location: str | None = None
-    creates: bool = True
-    replaces: bool = False
-    if_not_exists: bool = False
+    property_list: Piece | None = None
 
 
 def clone_command(request: Request) -> Command | None:
     """SHALLOW CLONE; None for another statement that creates a table."""
-    statement = parse_clone(request.sql)
-    if statement is None:
+    clone = parse_clone(request.sql)
+    if clone is None:
         return None
     spark = request.spark
-    name = look_up(spark, statement.target)
+    name = look_up(spark, clone.target)
     if name is None:
         return None  # another catalog's
-    piece = statement.properties
-    target = CloneTarget(
-        name=name,
-        location=statement.location,
-        properties={}
-        if piece is None
-        else parse_properties(
+    if (piece := clone.property_list) is not None:
+        given = parse_properties(
             JvmSession(spark), piece.text, statement=request.sql, start=piece.start
-        ),
-        creates=statement.creates,
-        replaces=statement.replaces,
-        if_not_exists=statement.if_not_exists,
-    )
+        )
+        clone = replace(clone, properties=given)
 
     def run() -> DataFrame:
-        place = find_clone_place(spark, target)
+        place = find_clone_place(spark, name, clone)
         if place is None:
             return no_clone(spark)
-        with opened_source(spark, statement.source, statement.as_of) as source:
-            return run_clone(spark, place, target, source)
+        with opened_source(spark, clone.source, clone.as_of) as source:
+            return run_clone(spark, place, clone, source)
 
     return Command(run=run, schema=CLONE_SCHEMA)
 
@@ -104,14 +90,14 @@ def parse_clone(sql: str) -> CloneStatement | None:
         return None
     source = read.name()
     as_of = read_as_of(read)
-    properties = read.bracketed() if read.takes("TBLPROPERTIES") else None
+    property_list = read.bracketed() if read.takes("TBLPROPERTIES") else None
     location = read.text() if read.takes("LOCATION") else None
     read.end()
     return CloneStatement(
         target=target,
         source=source,
         as_of=as_of,
-        properties=properties,
+        property_list=property_list,
         location=location,
         creates=creates,
         replaces=replaces,
@@ -153,8 +139,5 @@ def convert_command(request: Request) -> Command:
     if columns is not None:
         schema = parse_columns(JvmSession(spark), columns.text, statement=sql, start=columns.start)
 
-    def run() -> DataFrame:
-        ConvertToDeltaCommand(statement.table, schema, statement.collect_stats).run(spark)
-        return empty_frame(JvmSession(spark))
-
-    return Command(run=run)
+    convert = ConvertToDeltaCommand(statement.table, schema, statement.collect_stats)
+    return command(spark, lambda: convert.run(spark))

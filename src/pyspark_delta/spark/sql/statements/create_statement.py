@@ -34,7 +34,6 @@ from pyspark_delta.kernel.protocol.properties import (
     IGNORE_PROTOCOL_DEFAULTS,
     MIN_READER_VERSION,
     MIN_WRITER_VERSION,
-    PROPERTIES,
 )
 from pyspark_delta.kernel.protocol.types import (
     CHAR_VARCHAR_KEY,
@@ -45,6 +44,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructType,
 )
 from pyspark_delta.kernel.sql.quoting import quoted_name, string_literal
+from pyspark_delta.spark.tables.names import settable_properties
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Words that begin another clause in a list of columns.
@@ -143,11 +143,7 @@ def _filled(f: StructField) -> Iterator[str]:
 
 def _properties(table: TableWords) -> dict[str, str]:
     """The properties that a user can set, and those that give the same protocol, sorted."""
-    given = {
-        key: value or ""
-        for key, value in table.metadata.configuration.items()
-        if key not in PROPERTIES or PROPERTIES[key].settable
-    }
+    given = settable_properties(table.metadata.configuration)
     found = {**given, **_protocol_properties(table, given)}
     return {key: found[key] for key in sorted(found)}
 
@@ -178,14 +174,13 @@ def _features(names: frozenset[str]) -> dict[str, str]:
 
 
 def _made(table: TableWords, given: Mapping[str, str], way: Mapping[str, str]) -> Protocol:
-    """The protocol of a new table with these properties."""
-    rest, asked = take_protocol_properties({**given, **way})
+    rest, requested = take_protocol_properties({**given, **way})
     protocol = protocol_for(
         replace(table.metadata, configuration=rest),
         None,
-        asked.features,
-        asked.min_versions,
-        default_versions=asked.default_versions,
+        requested.features,
+        requested.min_versions,
+        default_versions=requested.default_versions,
     )
     return upgraded(protocol, [_CLUSTERING_FEATURE]) if table.clustering else protocol
 

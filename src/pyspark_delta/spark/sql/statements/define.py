@@ -4,42 +4,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from pyspark.errors import ParseException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pyspark_delta.errors import OperationNotAllowedError
-from pyspark_delta.kernel.protocol.actions import Protocol
 from pyspark_delta.kernel.protocol.column_defaults import without_defaults
 from pyspark_delta.kernel.protocol.column_mapping import without_mapping
 from pyspark_delta.kernel.protocol.constraints import constraint_text, with_constraint
 from pyspark_delta.kernel.protocol.generated_columns import with_generation_expression
 from pyspark_delta.kernel.protocol.identity_columns import with_identity
-from pyspark_delta.kernel.protocol.properties import PROPERTIES
 from pyspark_delta.kernel.protocol.types import StructField, StructType
+from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.spark.conf.options import DeltaOptions
 from pyspark_delta.spark.conf.settings import DEFAULT_SOURCE
-from pyspark_delta.spark.ddl.create_table import TableDefinition, run_create_table
-from pyspark_delta.spark.jvm.catalog.entries import (
-    entry_properties,
-)
+from pyspark_delta.spark.ddl.create_table import run_create_table
+from pyspark_delta.spark.jvm.catalog.entries import entry_properties
 from pyspark_delta.spark.jvm.expressions.catalyst import stored_columns
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
-from pyspark_delta.spark.jvm.parser.plans import Query, TableStatement, parse_table_statement
+from pyspark_delta.spark.jvm.parser.plans import (
+    Query,
+    TableDefinition,
+    TableStatement,
+    parse_table_statement,
+)
 from pyspark_delta.spark.jvm.parser.tables import LikeStatement, parse_like
-from pyspark_delta.spark.jvm.plans.frames import empty_frame
-from pyspark_delta.spark.jvm.write.rows import check_new_columns
+from pyspark_delta.spark.jvm.write.file_writer import check_new_columns
 from pyspark_delta.spark.rules.expressions import TableSql, check_new_generated_columns, new_check
-from pyspark_delta.spark.sql.statement import Command, Request
+from pyspark_delta.spark.sql.statement import Command, Request, command
 from pyspark_delta.spark.sql.statements.create_statement import sql_name
 from pyspark_delta.spark.tables.names import (
     TableName,
     log_of,
     look_up,
     look_up_relation,
+    settable_properties,
     update_entry,
 )
 from pyspark_delta.spark.write.by_name import TableRows, make_table
@@ -86,12 +88,10 @@ def like_command(request: Request) -> Command | None:
     if name is None:
         return None
 
-    def run() -> DataFrame:
-        like = _like_source(spark, statement, source)
-        run_create_table(spark, _like_definition(name, statement, like))
-        return empty_frame(JvmSession(spark))
+    def run() -> None:
+        run_create_table(spark, name, _like_definition(spark, statement, source))
 
-    return Command(run=run)
+    return command(spark, run)
 
 
 def define_command(request: Request) -> Command | None:
@@ -124,31 +124,16 @@ def statement_command(
 ) -> Command:
     """CREATE or REPLACE TABLE with columns, or with a query; `options` are those of a writer."""
 
-    def run() -> DataFrame:
+    def run() -> None:
         checked = _checked(spark, name, statement)
         if checked.query is not None:
             _run_query(spark, name, checked, checked.query, options or DeltaOptions())
-            return empty_frame(JvmSession(spark))
+            return
         schema = delta_columns(checked.schema)
         check_new_generated_columns(JvmSession(spark), schema)
-        run_create_table(
-            spark,
-            TableDefinition(
-                name=name,
-                schema=schema,
-                partition_by=checked.partition_by,
-                cluster_by=checked.cluster_by,
-                location=checked.location,
-                comment=checked.comment,
-                properties=checked.properties,
-                creates=checked.creates,
-                replaces=checked.replaces,
-                if_not_exists=checked.if_not_exists,
-            ),
-        )
-        return empty_frame(JvmSession(spark))
+        run_create_table(spark, name, replace(checked, schema=schema))
 
-    return Command(run=run)
+    return command(spark, run)
 
 
 def _checked(spark: SparkSession, name: TableName, statement: TableStatement) -> TableStatement:
@@ -173,64 +158,40 @@ def _delta_column(f: StructField) -> StructField:
     return plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LikeSource:
-    """The parts of another table that CREATE TABLE LIKE copies."""
-
-    schema: StructType
-    partition_by: tuple[str, ...] = ()
-    comment: str | None = None
-    properties: dict[str, str] = field(default_factory=dict, hash=False)
-    protocol: Protocol | None = None
-
-
 def _like_definition(
-    name: TableName, statement: LikeStatement, source: _LikeSource
-) -> TableDefinition:
-    return TableDefinition(
-        name=name,
-        schema=source.schema,
-        partition_by=source.partition_by,
-        location=statement.location,
-        comment=source.comment,
-        properties={**source.properties, **statement.properties},
-        if_not_exists=statement.if_not_exists,
-        protocol=source.protocol,
-    )
-
-
-def _like_source(
     spark: SparkSession, statement: LikeStatement, source: TableName | None
-) -> _LikeSource:
+) -> TableDefinition:
+    """The statement with the columns, partitions, comment and properties of the other table."""
     if source is not None and source.is_delta:
-        return _delta_like_source(spark, source)
+        return _like_delta(spark, statement, source)
     if source is None or source.entry is None:
         # A temporary view, or no table: then Spark raises the error.
-        shown = spark.table(sql_name(statement.source)).schema
-        return _LikeSource(schema=without_defaults(stored_columns(JvmSession(spark), shown)))
+        columns = spark.table(sql_name(statement.source)).schema
+        schema = without_defaults(stored_columns(JvmSession(spark), columns))
+        return replace(statement, schema=schema)
     entry = source.entry
-    schema = entry.schema
-    return _LikeSource(
+    properties = {} if entry.is_view else entry_properties(JvmSession(spark), entry)
+    return replace(
+        statement,
         # The columns of a view carry the defaults of its table, but the view has none.
-        schema=without_defaults(schema) if entry.is_view else schema,
+        schema=without_defaults(entry.schema) if entry.is_view else entry.schema,
         partition_by=entry.partition_schema.names,
         comment=entry.comment,
-        properties={} if entry.is_view else entry_properties(JvmSession(spark), entry),
+        properties={**properties, **statement.properties},
     )
 
 
-def _delta_like_source(spark: SparkSession, source: TableName) -> _LikeSource:
+def _like_delta(
+    spark: SparkSession, statement: LikeStatement, source: TableName
+) -> TableDefinition:
     snapshot = log_of(spark, source).update()
     metadata = snapshot.metadata
-    return _LikeSource(
+    return replace(
+        statement,
         schema=without_mapping(metadata.schema),
         partition_by=metadata.partition_columns,
         comment=metadata.description,
-        properties={
-            key: value or ""
-            for key, value in metadata.configuration.items()
-            if key not in PROPERTIES or PROPERTIES[key].settable
-        },
+        properties={**settable_properties(metadata.configuration), **statement.properties},
         protocol=snapshot.protocol,
     )
 
@@ -285,7 +246,7 @@ def _with_checks(spark: SparkSession, statement: TableStatement) -> TableStateme
             raise analysis_error(
                 jvm,
                 "UNSUPPORTED_FEATURE.TABLE_OPERATION",
-                tableName=".".join(f"`{part}`" for part in statement.name),
+                tableName=quoted_path(statement.name),
                 operation="table constraint",
             )
         name = each.name or f"{statement.name[-1]}_chk_{uuid4().hex[:7]}"
@@ -296,7 +257,6 @@ def _with_checks(spark: SparkSession, statement: TableStatement) -> TableStateme
 
 
 def _check_supported(name: TableName, statement: TableStatement) -> None:
-    """Raise for partitions and buckets that no Delta table has."""
     if statement.transforms:
         operation = "Partitioning by expressions"
         raise OperationNotAllowedError("DELTA_OPERATION_NOT_ALLOWED", operation=operation)

@@ -20,11 +20,9 @@ from pyspark_delta.errors import (
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.column_defaults import current_default
 from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, STRING, StructField, StructType
+from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.jvm.catalog.entries import (
-    CatalogEntry,
-    entry_properties,
-)
+from pyspark_delta.spark.jvm.catalog.entries import CatalogEntry, entry_properties
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.tables import ShowStatement, parse_show
 from pyspark_delta.spark.results.detail import (
@@ -36,9 +34,8 @@ from pyspark_delta.spark.results.detail import (
 from pyspark_delta.spark.results.history import HISTORY_SCHEMA, history_frame
 from pyspark_delta.spark.results.local_frame import Row, local_frame
 from pyspark_delta.spark.sql.grammar import StatementReader
-from pyspark_delta.spark.sql.statement import Command, Request
+from pyspark_delta.spark.sql.statement import Command, Request, existing_table, log_above
 from pyspark_delta.spark.sql.statements.create_statement import sql_name
-from pyspark_delta.spark.sql.targets import existing_table, log_above
 from pyspark_delta.spark.tables.locations import hadoop_location, open_log
 from pyspark_delta.spark.tables.names import (
     TableName,
@@ -64,7 +61,7 @@ _MOST_COMMITS = 2**31 - 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownTable:
+class DescribedTable:
     """A version of a table, with facts from its catalog.
 
     `name` is database and table, or `delta` and a path; `location` is in the spelling of the
@@ -79,7 +76,7 @@ class ShownTable:
     is_external: bool = False
 
 
-def described(table: ShownTable, *, is_extended: bool) -> list[Line]:
+def described(table: DescribedTable, *, is_extended: bool) -> list[Line]:
     """The rows of DESCRIBE TABLE, as Spark makes them for a table of delta-spark's catalog.
 
     They come from the log alone, without a call to Spark.
@@ -110,18 +107,18 @@ def newest(spark: SparkSession, table: TableName) -> Snapshot:
     except TableNotFoundError:
         if table.path is None:
             raise
-        name = f"`{table.path}`"
+        name = quoted_name(table.path)
         raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=name) from None
 
 
-def shown_table(spark: SparkSession, table: TableName) -> ShownTable:
+def described_table(spark: SparkSession, table: TableName) -> DescribedTable:
     """The newest version of a table, with facts from its catalog."""
     snapshot = newest(spark, table)
     entry = table.entry
     if entry is None:
         path = table.path or ""
-        return ShownTable(snapshot=snapshot, name=("delta", path), location=path)
-    return ShownTable(
+        return DescribedTable(snapshot=snapshot, name=("delta", path), location=path)
+    return DescribedTable(
         snapshot=snapshot,
         name=(entry.database, entry.table),
         location=hadoop_location(snapshot.store.root_uri),
@@ -149,7 +146,9 @@ def describe_command(request: Request) -> Command | None:
     statement, table = found
     match statement.kind:
         case "DescribeRelation":
-            lines = described(shown_table(request.spark, table), is_extended=statement.is_extended)
+            lines = described(
+                described_table(request.spark, table), is_extended=statement.is_extended
+            )
             return rows_command(request.spark, _DESCRIBE_COLUMNS, lines)
         case "DescribeColumn":
             described_column = _one_column(request, table, statement)
@@ -216,7 +215,7 @@ def _partition_lines(snapshot: Snapshot) -> Iterator[Line]:
             yield _column_line(sql_name((name,)), metadata.schema[name])
 
 
-def _detail_lines(table: ShownTable) -> Iterator[Line]:
+def _detail_lines(table: DescribedTable) -> Iterator[Line]:
     description = table.snapshot.metadata.description
     yield _BLANK
     yield ("# Detailed Table Information", "", "")
@@ -305,7 +304,7 @@ def _history(spark: SparkSession, place: str | tuple[str, ...], limit: int | Non
         if not isinstance(place, str) and table.entry is not None and table.entry.is_sparks_own:
             raise missing_log_error(table.entry)
         raise TableNotFoundError(
-            "DELTA_TABLE_ONLY_OPERATION", tableName=f"`{path}`", operation=verb
+            "DELTA_TABLE_ONLY_OPERATION", tableName=quoted_name(path), operation=verb
         )
     return history_frame(spark, found[0].history(limit))
 

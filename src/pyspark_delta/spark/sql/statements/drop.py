@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 
 from pyspark_delta.errors import TableNotFoundError
 from pyspark_delta.kernel.ops.notes import forget_creation_note
+from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.jvm.catalog.entries import drop_entry
+from pyspark_delta.spark.jvm.catalog.entries import SESSION_CATALOG, drop_entry
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import empty_frame
@@ -51,9 +52,13 @@ def _drop(request: Request, name: TableName) -> DataFrame:
     if is_there:
         logger.warning("DROP TABLE leaves %s as it is: a path is in no catalog", name.label)
     elif not _tolerates_absence(request.sql):
-        shown = f"`spark_catalog`.`delta`.`{name.path}`"
-        place = "[`spark_catalog`.`delta`]"
-        raise analysis_error(jvm, "TABLE_OR_VIEW_NOT_FOUND", relationName=shown, searchPath=place)
+        database = (SESSION_CATALOG, "delta")
+        raise analysis_error(
+            jvm,
+            "TABLE_OR_VIEW_NOT_FOUND",
+            relationName=quoted_path((*database, name.path or "")),
+            searchPath=f"[{quoted_path(database)}]",
+        )
     return empty_frame(jvm)
 
 

@@ -17,8 +17,7 @@ from pyspark_delta.kernel.protocol.types import STRING, StructField, StructType
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import ExplainMode, explain_text
 from pyspark_delta.spark.sql.grammar import StatementReader
-from pyspark_delta.spark.sql.heads import head
-from pyspark_delta.spark.sql.statement import Command, Request
+from pyspark_delta.spark.sql.statement import Command, Request, head
 from pyspark_delta.spark.sql.statements.change import plan_change
 from pyspark_delta.spark.sql.statements.describe import rows_command
 from pyspark_delta.spark.sql.statements.insert import plan_insert

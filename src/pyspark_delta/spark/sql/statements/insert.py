@@ -29,22 +29,19 @@ from pyspark_delta.spark.ddl.create_table import completed_table
 from pyspark_delta.spark.jvm.catalog.entries import is_temporary_view
 from pyspark_delta.spark.jvm.expressions.catalyst import constant
 from pyspark_delta.spark.jvm.failures import analysis_error
-from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.gateway import JvmSession, to_spark_type
+from pyspark_delta.spark.jvm.parser.changes import are_arguments
 from pyspark_delta.spark.jvm.parser.inserts import (
     InsertedQuery,
     ParsedInsert,
     parse_inserts,
     writes_directory,
 )
-from pyspark_delta.spark.jvm.parser.parameters import are_arguments
-from pyspark_delta.spark.jvm.plans.frames import empty_frame
-from pyspark_delta.spark.jvm.types import to_spark_type
 from pyspark_delta.spark.rules.alignment import column
 from pyspark_delta.spark.rules.expressions import TableSql, default_values
 from pyspark_delta.spark.scan.frame import read_snapshot
 from pyspark_delta.spark.scan.versions import one_version_each
-from pyspark_delta.spark.sql.statement import Command, Request
-from pyspark_delta.spark.sql.targets import inserted_table
+from pyspark_delta.spark.sql.statement import Command, Request, command, inserted_table
 from pyspark_delta.spark.tables.column_checks import is_exact, is_spelled
 from pyspark_delta.spark.tables.names import TableName, log_of
 from pyspark_delta.spark.write.by_name import TableRows, insert_rows
@@ -60,16 +57,18 @@ def insert_command(request: Request) -> Command | None:
     if targets is None:
         return None
 
-    def run() -> DataFrame:
-        jvm = JvmSession(request.spark)
+    def run() -> None:
         writes = _prepared(request, targets, runs=True)
         # No INSERT of a statement reads rows that an earlier one has written.
+        jvm = JvmSession(request.spark)
         with one_version_each(jvm):
             for write in writes:
-                write.run()
-        return empty_frame(jvm)
+                if isinstance(write, ParsedInsert):
+                    write.run_by_spark(jvm)  # its table, beside a Delta table, is Spark's
+                else:
+                    write.run()
 
-    return Command(run=run)
+    return command(request.spark, run)
 
 
 def plan_insert(request: Request) -> tuple[str, DataFrame] | None:
@@ -115,7 +114,7 @@ def _targets(request: Request) -> list[_Target] | None:
 
 def _prepared(
     request: Request, targets: Sequence[_Target], *, runs: bool
-) -> list[_InsertedRows | _SparksInsert]:
+) -> list[_InsertedRows | ParsedInsert]:
     """The writes of a statement; all of them read tables as they are before the first write."""
     spark = request.spark
     if runs:
@@ -125,7 +124,7 @@ def _prepared(
         ]
     may_have_default = "default" in request.sql.lower()
     return [
-        _SparksInsert(jvm=JvmSession(spark), parsed=each)
+        each
         if table is None
         else _Insert(
             spark=spark, table=table, parsed=each, may_have_default=may_have_default
@@ -140,18 +139,6 @@ def _table_of(spark: SparkSession, parsed: ParsedInsert) -> TableName | None:
     if table is not None and parsed.replace_where is not None and is_temporary_view(jvm, name):
         raise analysis_error(jvm, "VIEW_WRITE_NOT_ALLOWED", name=".".join(name))
     return table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SparksInsert:
-    """An INSERT into a table that is not a Delta table, beside others."""
-
-    jvm: JvmSession
-    parsed: ParsedInsert
-
-    def run(self) -> None:
-        """Let Spark run the INSERT."""
-        self.parsed.run_by_spark(self.jvm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +168,6 @@ class _InsertedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Insert:
-    """One INSERT into one table."""
-
     spark: SparkSession
     table: TableName
     parsed: ParsedInsert

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
@@ -13,7 +12,6 @@ from pyspark_delta.kernel.scan.locations import Locations
 from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.plans import statement_error
-from pyspark_delta.spark.jvm.plans.frames import empty_frame
 from pyspark_delta.spark.maintenance.optimize import OptimizeRequest, run_optimize
 from pyspark_delta.spark.maintenance.restore import (
     RESTORE_COLUMNS,
@@ -28,13 +26,17 @@ from pyspark_delta.spark.sql.grammar import Piece, StatementReader, read_as_of
 from pyspark_delta.spark.sql.statement import (
     Command,
     Request,
+    command,
     counts_schema,
     delta_target,
+    only_delta,
+    optimized_table,
 )
-from pyspark_delta.spark.sql.targets import only_delta, optimized_table
 from pyspark_delta.spark.tables.locations import allowed_stores
 from pyspark_delta.spark.tables.names import log_of, update_entry
 
+Place = str | tuple[str, ...]
+"""A table by its path, or by the parts of its name."""
 _NEWEST_ICEBERG = 2
 
 
@@ -65,24 +67,16 @@ def analyze_command(request: Request) -> Command | None:
     if name is None:
         return None
     spark, log = request.spark, log_of(request.spark, name)
-
-    def run() -> DataFrame:
-        run_compute_stats(log, Locations(log.store, allowed_stores(spark)))
-        return empty_frame(JvmSession(spark))
-
-    return Command(run=run)
+    return command(
+        spark, lambda: run_compute_stats(log, Locations(log.store, allowed_stores(spark)))
+    )
 
 
 def generate_command(request: Request) -> Command:
     """GENERATE."""
     mode, table = parse_generate(request.sql)
     log = optimized_table(request.spark, table, "GENERATE")
-
-    def run() -> DataFrame:
-        run_generate(log, mode)
-        return empty_frame(JvmSession(request.spark))
-
-    return Command(run=run)
+    return command(request.spark, lambda: run_generate(log, mode))
 
 
 def parse_generate(sql: str) -> tuple[str, tuple[str, ...]]:
@@ -100,38 +94,18 @@ def parse_generate(sql: str) -> tuple[str, tuple[str, ...]]:
     return mode, table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizeStatement:
-    """OPTIMIZE, parsed; `table` is a path or the parts of a name."""
+def parse_optimize(sql: str) -> tuple[Place, OptimizeRequest]:
+    """The table of OPTIMIZE, and its options; StatementSyntaxError for any other text.
 
-    table: str | tuple[str, ...]
-    is_full: bool = False
-    where: str | None = None
-    z_order_by: tuple[tuple[str, ...], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReorgStatement:
-    """REORG TABLE, parsed; `iceberg_version` is set for UPGRADE UNIFORM, None for PURGE."""
-
-    table: str | tuple[str, ...]
-    where: str | None = None
-    iceberg_version: int | None = None
-
-
-def parse_optimize(sql: str) -> OptimizeStatement:
-    """Parse OPTIMIZE; StatementSyntaxError for any other text.
-
-    >>> parse_optimize("OPTIMIZE db.t WHERE p = 1 ZORDER BY (a, s.b)").z_order_by
-    (('a',), ('s', 'b'))
-    >>> parse_optimize("OPTIMIZE db.t WHERE p = 1 ZORDER BY a")
-    OptimizeStatement(table=('db', 't'), is_full=False, where='p = 1', z_order_by=(('a',),))
+    >>> table, request = parse_optimize("OPTIMIZE db.t WHERE p = 1 ZORDER BY (a, s.b)")
+    >>> table, request.where, request.z_order_by, request.is_full
+    (('db', 't'), ('p = 1',), (('a',), ('s', 'b')), False)
     """
     read = StatementReader(sql)
     read.expect("OPTIMIZE")
     table = read.place()
     is_full = read.takes("FULL")
-    where = read.until("ZORDER", "BY").text if read.takes("WHERE") else None
+    where = (read.until("ZORDER", "BY").text,) if read.takes("WHERE") else ()
     columns: list[tuple[str, ...]] = []
     if read.takes("ZORDER", "BY"):
         in_brackets = read.takes("(")
@@ -141,22 +115,24 @@ def parse_optimize(sql: str) -> OptimizeStatement:
         if in_brackets:
             read.expect(")")
     read.end()
-    return OptimizeStatement(table=table, is_full=is_full, where=where, z_order_by=tuple(columns))
+    return table, OptimizeRequest(where=where, z_order_by=tuple(columns), is_full=is_full)
 
 
-def parse_reorg(sql: str) -> ReorgStatement:
-    """Parse REORG TABLE; StatementSyntaxError for any other text.
+def parse_reorg(sql: str) -> tuple[Place, tuple[str, ...], int | None]:
+    """The table of REORG TABLE, its conditions, and the version of Iceberg that it upgrades to.
+
+    The version is None for PURGE; StatementSyntaxError for any other text.
 
     >>> parse_reorg("REORG TABLE t WHERE p > 2 APPLY (PURGE)")
-    ReorgStatement(table=('t',), where='p > 2', iceberg_version=None)
+    (('t',), ('p > 2',), None)
     """
     read = StatementReader(sql)
     read.expect("REORG", "TABLE")
     table = read.place()
-    where = read.until("APPLY").text if read.takes("WHERE") else None
+    where = (read.until("APPLY").text,) if read.takes("WHERE") else ()
     read.expect("APPLY", "(")
     version: int | None = None
-    if where is None and read.takes("UPGRADE", "UNIFORM"):
+    if not where and read.takes("UPGRADE", "UNIFORM"):
         read.expect("(", "ICEBERG_COMPAT_VERSION", "=")
         version = read.whole_number()
         read.expect(")")
@@ -164,19 +140,14 @@ def parse_reorg(sql: str) -> ReorgStatement:
         read.expect("PURGE")
     read.expect(")")
     read.end()
-    return ReorgStatement(table=table, where=where, iceberg_version=version)
+    return table, where, version
 
 
 def optimize_command(request: Request) -> Command:
     """OPTIMIZE."""
-    statement = parse_optimize(request.sql)
-    log = optimized_table(request.spark, statement.table, "OPTIMIZE")
-    optimize = OptimizeRequest(
-        where=_conditions(statement.where),
-        z_order_by=statement.z_order_by,
-        is_full=statement.is_full,
-    )
     spark = request.spark
+    table, optimize = parse_optimize(request.sql)
+    log = optimized_table(spark, table, "OPTIMIZE")
     return Command(
         run=lambda: run_optimize(spark, log, optimize).frame(spark), schema=OPTIMIZE_SCHEMA
     )
@@ -187,9 +158,9 @@ def reorg_command(request: Request) -> Command:
 
     delta-spark without a converter raises for it too, but only after it has changed the table.
     """
-    statement = parse_reorg(request.sql)
-    log = optimized_table(request.spark, statement.table, "REORG")
-    version = statement.iceberg_version
+    spark = request.spark
+    table, where, version = parse_reorg(request.sql)
+    log = optimized_table(spark, table, "REORG")
     if version is not None and not 1 <= version <= _NEWEST_ICEBERG:
         raise PropertyError(
             "DELTA_ICEBERG_COMPAT_VIOLATION.COMPAT_VERSION_NOT_SUPPORTED",
@@ -198,7 +169,6 @@ def reorg_command(request: Request) -> Command:
         )
     if version is not None:
         raise OperationNotAllowedError("DELTA_MISSING_ICEBERG_CLASS")
-    spark, where = request.spark, _conditions(statement.where)
     return Command(run=lambda: run_purge(spark, log, *where).frame(spark), schema=OPTIMIZE_SCHEMA)
 
 
@@ -235,26 +205,17 @@ def parse_restore(sql: str) -> tuple[tuple[str, ...], AsOf]:
     return table, as_of
 
 
-class VacuumClauseError(Exception):
-    """Clauses that exclude each other; `condition` is Spark's name of the error."""
-
-    def __init__(self, condition: str, parameters: Mapping[str, str]) -> None:
-        super().__init__(condition, parameters)
-        self.condition, self.parameters = condition, parameters
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumStatement:
-    """VACUUM, parsed; `table` is a path or the parts of a name.
+    """VACUUM, parsed: its table, the names of its clauses in order, and its inventory.
 
-    `lite` is None without LITE or FULL; `inventory` is a table's name or a query.
+    `table` is a path or the parts of a name, `inventory` a table's name or a query.
     """
 
-    table: str | tuple[str, ...]
-    lite: bool | None = None
-    inventory: tuple[str, ...] | Piece | None = None
-    hours: float | None = None
-    dry_run: bool = False
+    table: Place
+    clauses: tuple[str, ...]
+    inventory: tuple[str, ...] | Piece | None
+    request: VacuumRequest
 
 
 def parse_vacuum(sql: str) -> VacuumStatement:
@@ -263,7 +224,8 @@ def parse_vacuum(sql: str) -> VacuumStatement:
     Clauses may be in any order, each of them once.
 
     >>> statement = parse_vacuum("VACUUM db.t DRY RUN RETAIN 168 HOURS LITE")
-    >>> statement.table, statement.lite, statement.hours, statement.dry_run
+    >>> found = statement.request
+    >>> statement.table, found.lite, found.retention_hours, found.dry_run
     (('db', 't'), True, 168.0, True)
     """
     read = StatementReader(sql)
@@ -289,45 +251,33 @@ def parse_vacuum(sql: str) -> VacuumStatement:
         else:
             break
     read.end()
-    for name in clauses:
-        if clauses.count(name) > 1:
-            raise VacuumClauseError("DUPLICATE_CLAUSES", {"clauseName": name})
-    if lite and inventory is not None:
-        message = "Inventory option is not compatible with LITE"
-        raise VacuumClauseError("_LEGACY_ERROR_TEMP_0035", {"message": message})
-    return VacuumStatement(
-        table=table,
-        lite=lite,
-        inventory=inventory,
-        hours=hours,
-        dry_run="DRY RUN" in clauses,
-    )
+    vacuum = VacuumRequest(retention_hours=hours, dry_run="DRY RUN" in clauses, lite=lite)
+    return VacuumStatement(table=table, clauses=tuple(clauses), inventory=inventory, request=vacuum)
 
 
 def vacuum_command(request: Request) -> Command:
     """VACUUM."""
-    spark, sql = request.spark, request.sql
-    try:
-        statement = parse_vacuum(sql)
-    except VacuumClauseError as error:
-        jvm = JvmSession(spark)
-        raise statement_error(jvm, sql, 0, error.condition, error.parameters) from None
+    spark = request.spark
+    statement = parse_vacuum(request.sql)
+    _check_clauses(request, statement)
     log = optimized_table(spark, statement.table, "VACUUM")
 
     def run() -> DataFrame:
-        vacuum = VacuumRequest(
-            retention_hours=statement.hours,
-            dry_run=statement.dry_run,
-            lite=statement.lite,
-            inventory=_inventory(request, statement.inventory),
-        )
-        return vacuum_table(spark, log, vacuum)
+        rows = _inventory(request, statement.inventory)
+        return vacuum_table(spark, log, replace(statement.request, inventory=rows))
 
     return Command(run=run, schema=VACUUM_SCHEMA)
 
 
-def _conditions(where: str | None) -> tuple[str, ...]:
-    return () if where is None else (where,)
+def _check_clauses(request: Request, statement: VacuumStatement) -> None:
+    """Raise Spark's error for a clause that is there twice, or that another one excludes."""
+    jvm, sql = JvmSession(request.spark), request.sql
+    for name in statement.clauses:
+        if statement.clauses.count(name) > 1:
+            raise statement_error(jvm, sql, 0, "DUPLICATE_CLAUSES", {"clauseName": name})
+    if statement.request.lite and statement.inventory is not None:
+        message = "Inventory option is not compatible with LITE"
+        raise statement_error(jvm, sql, 0, "_LEGACY_ERROR_TEMP_0035", {"message": message})
 
 
 def _inventory(request: Request, source: tuple[str, ...] | Piece | None) -> DataFrame | None:

@@ -12,8 +12,8 @@ from pyspark_delta.kernel.scan.predicates.literals import zone_named
 from pyspark_delta.kernel.scan.skipping.files import partition_columns_table
 from pyspark_delta.kernel.sql.quoting import quoted_name
 from pyspark_delta.spark.conf.settings import session_zone
+from pyspark_delta.spark.jvm.gateway import to_spark
 from pyspark_delta.spark.jvm.parser.tables import ShowStatement
-from pyspark_delta.spark.jvm.types import to_spark
 from pyspark_delta.spark.sql.statement import Command, Request
 from pyspark_delta.spark.sql.statements.create_statement import TableWords, create_statement
 from pyspark_delta.spark.sql.statements.describe import (
@@ -23,7 +23,7 @@ from pyspark_delta.spark.sql.statements.describe import (
     text_columns,
 )
 from pyspark_delta.spark.tables.locations import hadoop_location
-from pyspark_delta.spark.tables.names import TableName, clustering_paths, listed_properties
+from pyspark_delta.spark.tables.names import TableName, listed_properties, logical_clustering
 
 
 def show_command(request: Request) -> Command | None:
@@ -97,7 +97,7 @@ def _create(
         name=("delta", table.path or "") if entry is None else entry.parts,
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
-        clustering=clustering_paths(snapshot),
+        clustering=logical_clustering(snapshot),
         location=None if entry is None or entry.is_managed else location,
     )
     rows = [(create_statement(words),)]
