@@ -5,11 +5,11 @@ A handle holds the table's location and no snapshot: every call sees the newest 
 
 from __future__ import annotations
 
-import html
 import operator
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, overload
 
@@ -23,12 +23,11 @@ from pyspark_delta.errors import (
     StorageError,
     TableNotFoundError,
 )
+from pyspark_delta.kernel.log.snapshot import html_table
 from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.api.arguments import (
-    active_session,
     check_flag,
-    check_session,
     check_text,
     checked_options,
     condition_argument,
@@ -62,7 +61,7 @@ from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.plans.frames import output_set
 from pyspark_delta.spark.maintenance.compaction import compact_after_writes
 from pyspark_delta.spark.maintenance.optimize import OptimizeRequest, run_optimize
-from pyspark_delta.spark.maintenance.vacuum import vacuum_table
+from pyspark_delta.spark.maintenance.vacuum import VacuumRequest, vacuum_table
 from pyspark_delta.spark.merge.request import MergeRequest
 from pyspark_delta.spark.merge.run import run_merge
 from pyspark_delta.spark.results.detail import detail_frame
@@ -73,6 +72,12 @@ from pyspark_delta.spark.tables.names import log_of, look_up_relation, table_roo
 
 # A MERGE recognizes the columns of this many of the latest `toDF` frames.
 _FRAMES = 100
+_BUILDERS: dict[str, dict[str, bool]] = {
+    "create": {},
+    "createIfNotExists": {"if_not_exists": True},
+    "replace": {"creates": False, "replaces": True},
+    "createOrReplace": {"replaces": True},
+}
 
 
 @raises_spark_errors
@@ -110,46 +115,22 @@ class DeltaTable(TableMethods):
         cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None
     ) -> DeltaTable:
         """The table at `path`; keys of `hadoopConf` must begin with `fs.` or `dfs.`."""
-        check_session(sparkSession)
         check_text(path, "path")
-        options = checked_options(hadoopConf)
-        root = table_root(sparkSession, path, options)
-        if root is None:
-            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{path}`")
-        return cls(sparkSession, root, path=path, options=options)
+        return cls._at_path(sparkSession, path, checked_options(hadoopConf))
 
     @classmethod
     @served_by_client
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
         """The table of that name in the catalog, or at the path in delta.`path`."""
-        check_session(sparkSession)
         check_text(tableOrViewName, "tableOrViewName")
-        table = look_up_relation(sparkSession, tableOrViewName)
-        if table is not None and table.path is not None:
-            return cls.forPath(sparkSession, table.path)
-        if table is None or table.location is None or not table.is_delta:
-            quoted = quoted_path(parse_name(JvmSession(sparkSession), tableOrViewName))
-            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=quoted)
-        log_of(sparkSession, table)  # raises for a name without a log
-        name = None if table.entry is None else table.entry.name
-        return cls(sparkSession, table.location, name=name)
+        return cls._of_name(sparkSession, tableOrViewName)
 
     @classmethod
     @served_by_client
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
         """Whether a Delta table is there: at or above a path, at delta.`path`, or of that name."""
-        check_session(sparkSession)
         check_text(identifier, "identifier")
-        with suppress(StorageError):  # not a location, so possibly a name
-            if table_root(sparkSession, identifier, {}) is not None:
-                return True
-        try:
-            table = look_up_relation(sparkSession, identifier)
-        except ParseException:
-            return False
-        if table is None or not table.is_delta or table.location is None:
-            return False
-        return table_root(sparkSession, table.location, {}) is not None
+        return cls._is_table(sparkSession, identifier)
 
     @overload
     @classmethod
@@ -192,7 +173,6 @@ class DeltaTable(TableMethods):
         With `incremental`, files that appeared after an earlier conversion are added to the table;
         `dry_run` writes nothing and returns a report of what the conversion would do.
         """
-        check_session(sparkSession)
         check_text(identifier, "identifier")
         columns = partition_columns(sparkSession, partitionSchema)
         command = ConvertToDeltaCommand(identifier, columns, incremental=incremental)
@@ -207,25 +187,25 @@ class DeltaTable(TableMethods):
     @served_by_client
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
         """A builder for CREATE TABLE, in the active session if none is given."""
-        return DeltaTableBuilder(active_session(sparkSession))
+        return cls._builder(sparkSession, "create")
 
     @classmethod
     @served_by_client
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
         """A builder for CREATE TABLE IF NOT EXISTS."""
-        return DeltaTableBuilder(active_session(sparkSession), if_not_exists=True)
+        return cls._builder(sparkSession, "createIfNotExists")
 
     @classmethod
     @served_by_client
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
         """A builder for REPLACE TABLE: the table must exist."""
-        return DeltaTableBuilder(active_session(sparkSession), creates=False, replaces=True)
+        return cls._builder(sparkSession, "replace")
 
     @classmethod
     @served_by_client
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
         """A builder for CREATE OR REPLACE TABLE."""
-        return DeltaTableBuilder(active_session(sparkSession), replaces=True)
+        return cls._builder(sparkSession, "createOrReplace")
 
     def toDF(self) -> DataFrame:
         """The rows of the table's newest version as a DataFrame."""
@@ -245,25 +225,16 @@ class DeltaTable(TableMethods):
     def alias(self, aliasName: str) -> DeltaTable:
         """The same table with an alias for expressions, as in `alias("t")` and `"t.id = 1"`."""
         check_text(aliasName, "aliasName")
-        return DeltaTable(
-            self._spark,
-            self._root,
-            path=self._path,
-            name=self._name,
-            alias=aliasName,
-            options=self._options,
-            columns=self._columns,
-        )
+        handle = copy(self)
+        handle._alias = aliasName
+        return handle
 
     def delete(self, condition: str | Column | None = None) -> DataFrame:
         """Delete the rows for which `condition` is true; without a condition, all rows.
 
         Returns one row: num_affected_rows, which is -1 when the number is not known.
         """
-        where = condition_argument(condition)
-        name = self._name_in_expressions
-        result = run_delete(self._spark, self._whole_log(), where, alias=name)
-        return result.frame(self._spark)
+        return self._delete(condition_argument(condition))
 
     def update(
         self,
@@ -276,10 +247,7 @@ class DeltaTable(TableMethods):
         num_affected_rows.
         """
         values = values_argument(set)
-        where = condition_argument(condition)
-        name = self._name_in_expressions
-        result = run_update(self._spark, self._whole_log(), values, where, alias=name)
-        return result.frame(self._spark)
+        return self._update(values, condition_argument(condition))
 
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
         """Start a MERGE of `source` into the table; `condition` decides which rows match.
@@ -320,7 +288,7 @@ class DeltaTable(TableMethods):
         a listing.  Files of the versions in `keepVersions` are kept.
         """
         request = vacuum_request(retentionHours, dryRun, lite, inventory, keepVersions)
-        return vacuum_table(self._spark, self._whole_log(), request)
+        return self._vacuum(request)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits of the table, newest first: the last `limit`, or all that are known."""
@@ -383,11 +351,70 @@ class DeltaTable(TableMethods):
         check_text(target, "target")
         check_flag(is_shallow, "isShallow")
         check_flag(replaces, "replace")
-        given = property_map(properties)
+        return self._clone(as_of, target, is_shallow, replaces, property_map(properties))
+
+    # The methods below get arguments that are checked; a client of Spark Connect has its own.
+
+    @classmethod
+    def _at_path(cls, spark: SparkSession, path: str, options: dict[str, str]) -> DeltaTable:
+        root = table_root(spark, path, options)
+        if root is None:
+            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{path}`")
+        return cls(spark, root, path=path, options=options)
+
+    @classmethod
+    def _of_name(cls, spark: SparkSession, name: str) -> DeltaTable:
+        table = look_up_relation(spark, name)
+        if table is not None and table.path is not None:
+            return cls.forPath(spark, table.path)
+        if table is None or table.location is None or not table.is_delta:
+            quoted = quoted_path(parse_name(JvmSession(spark), name))
+            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=quoted)
+        log_of(spark, table)  # raises for a name without a log
+        return cls(spark, table.location, name=None if table.entry is None else table.entry.name)
+
+    @classmethod
+    def _is_table(cls, spark: SparkSession, identifier: str) -> bool:
+        with suppress(StorageError):  # not a location, so possibly a name
+            if table_root(spark, identifier, {}) is not None:
+                return True
+        try:
+            table = look_up_relation(spark, identifier)
+        except ParseException:
+            return False
+        if table is None or not table.is_delta or table.location is None:
+            return False
+        return table_root(spark, table.location, {}) is not None
+
+    @classmethod
+    def _builder(cls, spark: SparkSession | None, mode: str) -> DeltaTableBuilder:
+        assert spark is not None  # the active one, if none was given
+        return DeltaTableBuilder(spark, **_BUILDERS[mode])
+
+    def _delete(self, where: Column | None) -> DataFrame:
+        name = self._name_in_expressions
+        return run_delete(self._spark, self._whole_log(), where, alias=name).frame(self._spark)
+
+    def _update(self, values: dict[str, Column], where: Column | None) -> DataFrame:
+        name = self._name_in_expressions
+        result = run_update(self._spark, self._whole_log(), values, where, alias=name)
+        return result.frame(self._spark)
+
+    def _vacuum(self, request: VacuumRequest) -> DataFrame:
+        return vacuum_table(self._spark, self._whole_log(), request)
+
+    def _clone(
+        self,
+        as_of: AsOf | None,
+        target: str,
+        is_shallow: bool,
+        replaces: bool,
+        properties: dict[str, str],
+    ) -> DeltaTable:
         if not is_shallow:
             raise OperationNotAllowedError("DELTA_UNSUPPORTED_DEEP_CLONE")
         name = target_named(self._spark, target)
-        clone = CloneTarget(name=name, properties=given, replaces=replaces)
+        clone = CloneTarget(name=name, properties=properties, replaces=replaces)
         clone_log(self._spark, self._whole_log(), self._name, as_of, clone)
         if name.path is not None:
             return DeltaTable.forPath(self._spark, name.path)
@@ -443,11 +470,7 @@ class DeltaTable(TableMethods):
             }
         except DeltaError as error:
             rows["error"] = error
-        cells = "".join(
-            f"<tr><th>{key}</th><td>{html.escape(str(value))}</td></tr>"
-            for key, value in rows.items()
-        )
-        return f"<table><caption>DeltaTable</caption>{cells}</table>"
+        return html_table("DeltaTable", rows.items())
 
 
 @raises_spark_errors

@@ -189,9 +189,10 @@ class TableMethods(ABC):
         check_text(featureName, "featureName")
         if truncateHistory is not None:
             check_flag(truncateHistory, "truncateHistory")
-        run_drop(
-            self._spark, self._whole_log(), featureName, truncate_history=bool(truncateHistory)
-        )
+        self._drop_feature(featureName, truncateHistory)
+
+    def _drop_feature(self, name: str, truncates: bool | None) -> None:
+        run_drop(self._spark, self._whole_log(), name, truncate_history=bool(truncates))
 
     def _reader(self, columns: Iterable[str] | None, filter: str | None) -> pa.RecordBatchReader:
         snapshot = self._whole_log().update()

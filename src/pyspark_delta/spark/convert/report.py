@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors import DeltaError
+from pyspark_delta.kernel.log.snapshot import html_table
 from pyspark_delta.kernel.ops.convert.files import PartitionRules
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.types import StructType
@@ -65,10 +65,7 @@ class ConvertReport:
 
     def _repr_html_(self) -> str:
         """An HTML summary for notebooks."""
-        cells = "".join(
-            f"<tr><th>{key}</th><td>{html.escape(value)}</td></tr>" for key, value in self._rows()
-        )
-        return f"<table><caption>CONVERT TO DELTA, dry run</caption>{cells}</table>"
+        return html_table("CONVERT TO DELTA, dry run", self._rows())
 
 
 class ReportDraft:
