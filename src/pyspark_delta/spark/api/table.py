@@ -452,7 +452,6 @@ class DeltaTable(TableMethods):
         return f"DeltaTable({self._path!r}{name}{alias})"
 
     def _repr_html_(self) -> str:
-        """An HTML summary for notebooks; it leaves out what cannot be read."""
         rows: dict[str, object] = {"location": self._root}
         if self._name is not None:
             rows["name"] = self._name

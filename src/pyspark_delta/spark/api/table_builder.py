@@ -170,7 +170,6 @@ class TableBuilder:
         return self
 
     def _definition(self) -> TableDefinition:
-        """The definition that the calls so far make."""
         jvm = JvmSession(self._spark)
         name = self._name()
         schema = StructType(tuple(self._columns))

@@ -48,7 +48,7 @@ _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:/")
 
 @raises_spark_errors
 class ConnectDeltaTable(DeltaTable):
-    """A Delta table of a Spark Connect server, by its path or its name.
+    """A Delta table of a Spark Connect server, by its path or its name; see `DeltaTable`.
 
     Methods for which neither the protocol nor SQL has a word raise OperationNotAllowedError.
     """
@@ -94,7 +94,6 @@ class ConnectDeltaTable(DeltaTable):
         incremental: bool = False,
         dry_run: bool = False,
     ) -> DeltaTable:
-        """Convert the Parquet table parquet.`path`, or of that name, to a Delta table in place."""
         check_text(identifier, "identifier")
         if incremental or dry_run:
             _refuse("convertToDelta with incremental or dry_run")
@@ -123,11 +122,9 @@ class ConnectDeltaTable(DeltaTable):
         return ConnectTableBuilder(spark, mode, open_table)
 
     def toDF(self) -> DataFrame:
-        """The rows of the table's newest version as a DataFrame."""
         return self._aliased(self._rows)
 
     def changes(self, start: ChangeBound, end: ChangeBound | None = None) -> DataFrame:
-        """The change feed between two versions or times; see `DeltaTable.changes`."""
         if start is None:
             raise ChangeFeedError("DELTA_CDC_READ_NULL_RANGE_BOUNDARY")
         reader = self._spark.read.format("delta").options(**self._options)
@@ -149,8 +146,6 @@ class ConnectDeltaTable(DeltaTable):
         return self._session.result("update_table", body)
 
     def merge(self, source: DataFrame, condition: str | Column) -> ConnectMergeBuilder:
-        """Start a MERGE of `source` into the table; see `DeltaTable.merge`."""
-
         def run(request: MergeRequest) -> DataFrame:
             message = merge_message(self._session, self._target(), request)
             return self._session.result("merge_into_table", message)
@@ -158,7 +153,6 @@ class ConnectDeltaTable(DeltaTable):
         return ConnectMergeBuilder(merge_request(source, condition, ()), run)
 
     def optimize(self) -> DeltaOptimizeBuilder:
-        """Start an OPTIMIZE; the builder chooses partitions, and compacts or Z-orders."""
         return optimize_builder(self._session, self._message)
 
     def _vacuum(self, request: VacuumRequest) -> DataFrame:
@@ -170,12 +164,10 @@ class ConnectDeltaTable(DeltaTable):
         return self._session.local(self.detail().selectExpr("location AS path"))
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """The commits of the table, newest first: the last `limit`, or all that are known."""
         frame = self._session.frame("describe_history", {"table": self._message})
         return frame if limit is None else frame.limit(whole_number(limit, "limit"))
 
     def detail(self) -> DataFrame:
-        """One row that describes the table: its location, size, properties, protocol."""
         return self._session.frame("describe_detail", {"table": self._message})
 
     def _restored(self, as_of: AsOf) -> DataFrame:
@@ -183,18 +175,15 @@ class ConnectDeltaTable(DeltaTable):
         return self._session.result("restore_table", {"table": self._message, **to})
 
     def generate(self, mode: str) -> None:
-        """Write manifests for engines without Delta; `mode` is `symlink_format_manifest`."""
         check_text(mode, "mode")
         self._run("generate", mode=mode)
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Require these protocol versions of the table's clients; they are never lowered again."""
         reader = whole_number(readerVersion, "readerVersion")
         writer = whole_number(writerVersion, "writerVersion")
         self._run("upgrade_table_protocol", reader_version=reader, writer_version=writer)
 
     def addFeatureSupport(self, featureName: str) -> None:
-        """Add a feature to the table's protocol; clients must support it from then on."""
         check_text(featureName, "featureName")
         self._run("add_feature_support", feature_name=featureName)
 
@@ -202,15 +191,12 @@ class ConnectDeltaTable(DeltaTable):
         self._run("drop_feature_support", feature_name=name, truncate_history=truncates)
 
     def version(self) -> int:
-        """The newest version's number."""
         return int(self.history(1).collect()[0].version)
 
     def schema(self) -> StructType:
-        """The columns, as a schema of Spark."""
         return self._rows.schema
 
     def fileUris(self) -> list[str]:
-        """The URIs of all data files, for tools that copy or count them."""
         return self._rows.inputFiles()
 
     def _reader(self, columns: Iterable[str] | None, filter: str | None) -> pa.RecordBatchReader:
@@ -251,7 +237,6 @@ class ConnectDeltaTable(DeltaTable):
 
     @property
     def _message(self) -> Message:
-        """The table as a message."""
         if self._table_path is not None:
             return {"path": {"path": self._table_path, "hadoop_conf": self._options}}
         return {"table_or_view_name": self._name}
@@ -309,7 +294,6 @@ class ConnectDeltaTable(DeltaTable):
         return f"DeltaTable({place}{alias})"
 
     def _repr_html_(self) -> str:
-        """An HTML summary for notebooks; it leaves out what cannot be read."""
         rows: dict[str, object] = {"table": self._sql_name}
         try:
             (found,) = self.detail().collect()

@@ -56,7 +56,6 @@ def assignment_messages(session: ClientSession, values: Mapping[str, Any]) -> li
 
 
 def _action(session: ClientSession, clause: MergeClause) -> Message:
-    """The message of a clause."""
     where = None if clause.condition is None else session.expression(clause.condition)
     body: Message = {}
     if clause.assignments is None and clause.except_columns:
@@ -113,7 +112,6 @@ class ConnectTableBuilder(DeltaTableBuilder):
         self._column_messages.append(message)
 
     def addColumns(self, cols: StructType | list[StructField]) -> Self:
-        """Add the columns of a schema, with their comments."""
         for each in cols if isinstance(cols, (list, StructType)) else [cols]:
             if not isinstance(each, StructField):
                 wrong_type("cols", "a StructType or a list of StructField", each)
@@ -122,7 +120,6 @@ class ConnectTableBuilder(DeltaTableBuilder):
         return self
 
     def execute(self) -> Any:
-        """Create or replace the table, and return it."""
         if self._identifier is None and self._location is None:
             raise SchemaError("DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION")
         body = {

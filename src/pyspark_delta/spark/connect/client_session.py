@@ -32,11 +32,9 @@ class ClientSession:
         return self.frame_of(self.plan(operation, body))
 
     def plan(self, operation: str, body: Mapping[str, Any]) -> Any:
-        """A relation of Delta's for plans of Spark Connect."""
         return _relation_class()(encoded("DeltaRelation", {operation: body}))
 
     def frame_of(self, plan: Any) -> DataFrame:
-        """A frame of a plan."""
         frame: DataFrame = _connect("dataframe").DataFrame(plan, self._spark)
         return frame
 
@@ -63,7 +61,6 @@ class ClientSession:
         return frame
 
     def relation(self, frame: Any) -> bytes:
-        """The message of a DataFrame."""
         message: bytes = frame._plan.plan(self._spark.client).SerializeToString()
         return message
 

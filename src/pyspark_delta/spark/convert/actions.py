@@ -87,7 +87,6 @@ def create_delta_actions(
 def _layout_stats(
     footers: Footers, metadata: Metadata, protocol: Protocol
 ) -> Callable[[int], LayoutStats]:
-    """Gives the statistics of a layout of `footers`, for the columns that the table has them of."""
     configuration = metadata.configuration
     columns = stats_columns(
         metadata.schema,

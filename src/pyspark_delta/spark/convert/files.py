@@ -166,7 +166,6 @@ class FileManifest(Spooled):
                 yield from reader
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add files."""
         if not batch.num_rows:
             return
         sink = pa.BufferOutputStream()

@@ -153,7 +153,6 @@ class Footers(Spooled):
         return map(_without_footers, self.manifest.batches())
 
     def keep(self, rows: FileRows) -> None:
-        """Add files with footers."""
         if not self._is_kept:
             self._is_kept = True
             self.num_files = self.num_bytes = 0

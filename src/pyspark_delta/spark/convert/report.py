@@ -64,7 +64,6 @@ class ConvertReport:
         return "\n".join(f"{key}: {value}" for key, value in self._rows())
 
     def _repr_html_(self) -> str:
-        """An HTML summary for notebooks."""
         return html_table("CONVERT TO DELTA, dry run", self._rows())
 
 
@@ -108,7 +107,6 @@ class ReportDraft:
         self._set(paths=tuple(first))
 
     def add_footers(self, footers: Footers) -> None:
-        """Add the schema and counts from the footers."""
         self._set(
             skipped=self.report.files - footers.num_files,
             files=footers.num_files,
@@ -117,7 +115,6 @@ class ReportDraft:
         )
 
     def add_definition(self, metadata: Metadata) -> None:
-        """Add the definition of the new table."""
         self._set(
             schema=to_spark(metadata.schema), partition_columns=tuple(metadata.partition_columns)
         )

@@ -105,7 +105,6 @@ class Spool:
             yield block
 
     def close(self) -> None:
-        """Free the disk."""
         self._file.close()
 
 

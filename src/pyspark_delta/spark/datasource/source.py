@@ -47,7 +47,6 @@ class DefaultSource(DataSource):
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Spark's reader of the pinned version."""
         reader: DataSourceReader = _part(_READER).reader_for(self.options, self._pinned, schema)
         return reader
 
@@ -57,11 +56,9 @@ class DefaultSource(DataSource):
         return writer
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Raises: this API has no streaming reads."""
         raise needs_enabling("A stream from a Delta table")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Raises: this API has no streaming writes."""
         raise needs_enabling("A stream into a Delta table")
 
 
@@ -74,7 +71,6 @@ class OwnNameSource(DefaultSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`."""
         return "pyspark_delta_by_path"
 
 

@@ -87,7 +87,6 @@ def _type_nodes(
 
 
 def _chunks(store: LogStore, file: WrittenFile, nodes: Sequence[_Node]) -> Iterator[bytes]:
-    """The bytes of the copy."""
     length, magic = _END.unpack(store.read_range(file.path, file.size - _END.size, _END.size))
     start = file.size - _END.size - length
     try:

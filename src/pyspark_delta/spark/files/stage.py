@@ -294,7 +294,6 @@ def _partition_values(file: WrittenFile, metadata: Metadata) -> _Values:
 
 
 def _file_column(f: StructField, mode: ColumnMappingMode) -> Projected:
-    """A column with its name and id in files."""
     if mode is ColumnMappingMode.NONE:
         return Projected(expression=quoted_name(f.name), name=f.name)
 

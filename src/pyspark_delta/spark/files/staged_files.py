@@ -62,7 +62,6 @@ class StagedFiles:
         self._is_offered = False
 
     def add(self, files: Iterable[AddFile | AddCDCFile]) -> None:
-        """Track files that were written."""
         self._paths += [decode_path(file.path) for file in files]
 
     def add_paths(self, paths: Iterable[str]) -> None:

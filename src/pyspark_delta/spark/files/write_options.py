@@ -170,7 +170,6 @@ class IdempotentWrite:
     resets_session: bool = False
 
     def action(self, now_ms: int) -> SetTransaction:
-        """The action that records it."""
         return SetTransaction(app_id=self.app_id, version=self.version, last_updated=now_ms)
 
 
@@ -393,7 +392,6 @@ def _illegal(name: str, text: str, explain: str) -> PropertyError:
 
 
 def _bare(key: str) -> str:
-    """A key without its column suffix."""
     return key.partition("#")[0]
 
 

@@ -140,19 +140,15 @@ class JvmSession:
         return found.sparks() if found.getClass().getName() == HOOKED_PARSER else found
 
     def seq(self, items: Iterable[Any]) -> Any:
-        """A Scala sequence."""
         return self.static(_PYTHON_UTILS, "toSeq")(list(items))
 
     def scala_map(self, items: Mapping[str, str]) -> Any:
-        """A Scala map from text to text."""
         return self.static(_PYTHON_UTILS, "toScalaMap")(dict(items))
 
     def python_dict(self, scala_map: Any) -> dict[str, str]:
-        """A Scala map from text to text as a dict."""
         return dict(self.static("scala.jdk.javaapi.CollectionConverters", "asJava")(scala_map))
 
     def none(self) -> Any:
-        """Scala's None."""
         return self.java_class("scala.None$")
 
     def some(self, value: Any) -> Any:
@@ -172,7 +168,6 @@ class JvmSession:
         return self.static("org.apache.spark.sql.types.DataType", "fromJson")(text)
 
     def data_frame(self, java_data_frame: Any) -> DataFrame:
-        """A Java Dataset as PySpark's DataFrame."""
         return DataFrame(java_data_frame, self.spark)
 
     def hadoop_path(self, text: str) -> Any:

@@ -90,7 +90,6 @@ class OptimizeReport:
     num_columns_with_stats: int
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The result as one row."""
         metrics = {name: value(self) for name, _, value in _METRICS}
         return local_frame(spark, OPTIMIZE_SCHEMA, [(self.path, metrics)])
 

@@ -47,7 +47,6 @@ class Typed:
     data_type: DataType
 
     def field(self, f: StructField) -> Typed:
-        """A field of a struct."""
         return Typed(column=self.column.getField(f.name), data_type=f.data_type)
 
 

@@ -87,7 +87,7 @@ class HadoopStore(LogStore):
     """Files below `location`, a decoded location with scheme and absolute path.
 
     `options` go on top of the session's Hadoop configuration.  Works on the driver only: pickled,
-    it finds the session that is active where it is unpickled.
+    it finds the session that is active where it is unpickled.  LogStore documents the methods.
     """
 
     def __init__(
@@ -119,7 +119,6 @@ class HadoopStore(LogStore):
         return _reopened, (self._root, self._options)
 
     def read(self, path: str) -> bytes:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         with self._translated("read", path), self._opened(path) as stream:
             data: bytes = stream.readNBytes(_DIRECT_BYTES)
@@ -128,7 +127,6 @@ class HadoopStore(LogStore):
             return data
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """See LogStore."""
         # The size is read first, so that a length from a damaged log allocates nothing.
         size = self.size(path)
         if start < 0 or length < 0 or start + length > size:
@@ -143,14 +141,12 @@ class HadoopStore(LogStore):
         return data
 
     def read_many(self, paths: Sequence[str]) -> list[bytes]:
-        """See LogStore."""
         if len(paths) < 2:
             return [self.read(path) for path in paths]
         with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
             return list(pool.map(self.read, paths))
 
     def stat(self, path: str) -> FileInfo:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         with self._translated("stat", path):
             status = self._file_system.getFileStatus(self._path(path))
@@ -161,7 +157,6 @@ class HadoopStore(LogStore):
         raise FileMissingError(path=self.address(path))
 
     def list_from(self, start: str) -> list[FileInfo]:
-        """See LogStore."""
         directory, least = split_start(start, self._root_uri)
         prefix = f"{directory}/" if directory else ""
         entries = (e for e in self._listed(directory) if e.is_file and e.name >= least)
@@ -187,7 +182,7 @@ class HadoopStore(LogStore):
     def list_tree(
         self, is_hidden: Callable[[str], bool], splits: Sequence[str] = ()
     ) -> Iterator[ListedDirectory]:
-        """See LogStore.  Spark tasks list many directories.
+        """As LogStore says; Spark tasks list many directories.
 
         Names that Spark treats as hidden are left out, and so are empty directories beside
         non-empty ones.
@@ -205,7 +200,6 @@ class HadoopStore(LogStore):
                     yield from listed
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
-        """See LogStore."""
         pending = [check_directory(prefix, self._root_uri)]
         while pending:
             directory = pending.pop()
@@ -217,11 +211,9 @@ class HadoopStore(LogStore):
                     yield entry.file_info(path)
 
     def create(self, path: str, data: bytes) -> None:
-        """See LogStore."""
         self.create_from(path, (data,))
 
     def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         with self._translated("create", path):
             if self._file_system.exists(self._path(path)):  # the loser need not write its file
@@ -229,18 +221,15 @@ class HadoopStore(LogStore):
         self._publish("create", path, chunks, overwrites=False)
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         self._publish("overwrite", path, (data,), overwrites=True)
 
     def delete(self, path: str) -> None:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         with suppress(FileMissingError), self._translated("delete", path):
             self._file_system.delete(self._path(path), False)
 
     def delete_directory(self, path: str) -> bool:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         try:
             # Never recursively: Hadoop then refuses a directory that is not empty.
@@ -251,7 +240,6 @@ class HadoopStore(LogStore):
             raise self._translation(error, "delete", path) from None
 
     def make_directory(self, path: str) -> None:
-        """See LogStore."""
         check_relative(path, self._root_uri)
         with self._translated("make directory", path):
             self._file_system.mkdirs(self._path(path))

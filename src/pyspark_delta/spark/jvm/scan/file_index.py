@@ -288,7 +288,6 @@ def _uris(groups: FileGroups) -> str:
 
 
 def _scanned_sources(plan: Any) -> list[ScanSource]:
-    """The sources that a physical plan reads."""
     name = simple_name(plan)
     if name == "AdaptiveSparkPlanExec":
         return _scanned_sources(plan.inputPlan())
@@ -307,6 +306,5 @@ def _leaves(plan: Any) -> Iterator[ScanSource]:
 
 
 def _node_names(plan: Any) -> list[str]:
-    """The short names of all nodes of a plan."""
     below = [name for child in items(plan.children()) for name in _node_names(child)]
     return [simple_name(plan), *below]

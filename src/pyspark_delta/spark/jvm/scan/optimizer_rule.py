@@ -107,8 +107,6 @@ def _live_rows(jvm: JvmSession) -> tuple[Any, Any]:
 
 
 def _version_indexes(jvm: JvmSession, versions: Versions) -> Callable[[str], Any]:
-    """What Java calls for the file indexes of one version."""
-
     def indexes(names: str) -> Any:
         note_caller(jvm)
         # Spark's planner is the caller, so Java must see the error.
@@ -123,8 +121,6 @@ def _version_indexes(jvm: JvmSession, versions: Versions) -> Callable[[str], Any
 
 
 def _log_answer(jvm: JvmSession, answer: Answer) -> Callable[[Any], Any]:
-    """What Java calls for an aggregate that the log may answer."""
-
     def plan(aggregate: Any) -> Any:
         note_caller(jvm)
         try:
@@ -138,8 +134,6 @@ def _log_answer(jvm: JvmSession, answer: Answer) -> Callable[[Any], Any]:
 
 
 class _Function:
-    """Java's function of one argument."""
-
     Java = java_interfaces("java.util.function.Function")
 
     def __init__(self, apply: Callable[[Any], Any]) -> None:

@@ -293,8 +293,6 @@ def _root_path(jvm: JvmSession, root: str) -> str:
 
 
 class _ScalaFunction:
-    """Scala's function without arguments."""
-
     def __init__(self, body: Callable[[], object]) -> None:
         self._body = body
         self.error: BaseException | None = None
