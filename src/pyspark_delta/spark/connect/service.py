@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from pyspark_delta.errors import OperationNotAllowedError, PropertyError
-from pyspark_delta.kernel.protocol.types import BOOLEAN, STRING, StructField, StructType
+from pyspark_delta.kernel.protocol.types import BOOLEAN, STRING
 from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.spark.api.merge_builder import DeltaMergeBuilder
 from pyspark_delta.spark.api.table import DeltaTable
@@ -19,15 +19,14 @@ from pyspark_delta.spark.jvm.hooks.bridge import HookedCommand
 from pyspark_delta.spark.jvm.hooks.planner import ConnectPlanner
 from pyspark_delta.spark.maintenance.restore import RESTORE_COLUMNS
 from pyspark_delta.spark.merge.request import MERGE_SCHEMA
-from pyspark_delta.spark.results.local_frame import local_frame
+from pyspark_delta.spark.results.local_frame import columns, local_frame
 from pyspark_delta.spark.results.optimize import OPTIMIZE_SCHEMA
 from pyspark_delta.spark.sql.statement import counts_schema
 
 Message = Mapping[str, Any]
 _RELATION, _COMMAND = f"{PACKAGE}.DeltaRelation", f"{PACKAGE}.DeltaCommand"
 _AFFECTED = counts_schema("num_affected_rows")
-_YES_OR_NO = StructType((StructField("value", BOOLEAN),))
-_TEXT = StructType((StructField("value", STRING),))
+_YES_OR_NO, _TEXT = columns(value=BOOLEAN), columns(value=STRING)
 _MODES: Mapping[int, Callable[[SparkSession], Any]] = {
     1: DeltaTable.create,
     2: DeltaTable.createIfNotExists,
@@ -225,8 +224,8 @@ def _optimize(call: _Call) -> HookedCommand:
         builder = call.table.optimize()
         for each in call.body.get("partition_filters", ()):
             builder = builder.where(each)
-        columns = call.body.get("zorder_columns")
-        return builder.executeZOrderBy(*columns) if columns else builder.executeCompaction()
+        names = call.body.get("zorder_columns")
+        return builder.executeZOrderBy(*names) if names else builder.executeCompaction()
 
     return HookedCommand(text="OptimizeTable", schema=OPTIMIZE_SCHEMA, run=run)
 
