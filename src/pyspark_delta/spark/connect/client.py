@@ -268,7 +268,7 @@ class ConnectDeltaTable(DeltaTable):
         return body
 
     def _vacuumed(self, request: VacuumRequest) -> DataFrame:
-        """VACUUM as a statement, which has what the message has not."""
+        """VACUUM as a statement, whose clauses the message lacks."""
         words, view = ["VACUUM", self._sql_name], ""
         if self._options:
             _refuse("vacuum with dryRun, lite or inventory, of a table with hadoopConf")
@@ -327,7 +327,7 @@ _UNKNOWN_EXTENSION = "CONNECT_INVALID_PLAN.NO_HANDLER_FOR_EXTENSION"
 
 
 def _bound(given: object) -> tuple[str, str]:
-    """An end of a range of changes, as the option's ending and its value."""
+    """A bound of a range of changes, as the ending of the option's name and its value."""
     if isinstance(given, datetime):
         if given.utcoffset() is not None:
             return "Timestamp", given.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%fZ")

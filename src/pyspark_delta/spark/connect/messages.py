@@ -1,7 +1,7 @@
-"""The messages of Delta's extension of Spark Connect, as tables; and their wire format.
+"""The messages of Delta's extension of Spark Connect as tables, and their wire format.
 
-Programs of delta-spark send these to a server, so names and numbers are theirs.  Messages of
-Spark's inside of them stay bytes, which the planner of the server reads.  The format is Protocol
+Programs of delta-spark send these to a server, so names and numbers are delta-spark's.  Spark's
+messages inside of them stay bytes, which the planner of the server reads.  The format is Protocol
 Buffers', of which this is the part that the messages need, so a driver needs no library for it.
 
 >>> decoded("DeltaRelation", encoded("DeltaRelation", {"is_delta_table": {"path": "/t"}}))
@@ -23,7 +23,7 @@ _LONGEST_VARINT = 10
 _DEEPEST = 50
 
 
-class Field(NamedTuple):
+class MessageField(NamedTuple):
     """A field of a message: its name, a scalar kind or a message, and whether it repeats."""
 
     name: str
@@ -31,13 +31,13 @@ class Field(NamedTuple):
     repeats: bool = False
 
 
-def _fields(text: str) -> Mapping[int, Field]:
+def _fields(text: str) -> Mapping[int, MessageField]:
     """The fields of a row such as "1 table:DeltaTable 2 names:string*"; a star means repeated."""
     words = text.split()
     found = {}
     for number, row in zip(words[::2], words[1::2], strict=True):
         name, _, kind = row.rstrip("*").partition(":")
-        found[int(number)] = Field(name, kind, row.endswith("*"))
+        found[int(number)] = MessageField(name, kind, row.endswith("*"))
     return found
 
 
@@ -93,8 +93,10 @@ _ROWS = {
     "IdentityInfo": "1 start:int 2 step:int 3 allow_explicit_insert:bool",
     "FeatureSupport": "1 table:DeltaTable 2 feature_name:string 3 truncate_history:bool",
 }
-MESSAGES: Mapping[str, Mapping[int, Field]] = {name: _fields(row) for name, row in _ROWS.items()}
-_MAP_ENTRY = {1: Field("key", STRING), 2: Field("value", STRING)}
+MESSAGES: Mapping[str, Mapping[int, MessageField]] = {
+    name: _fields(row) for name, row in _ROWS.items()
+}
+_MAP_ENTRY = {1: MessageField("key", STRING), 2: MessageField("value", STRING)}
 PACKAGE = "delta.connect"
 """The package of the messages in Protocol Buffers."""
 
@@ -152,7 +154,7 @@ def _varint(value: int) -> bytes:
     return bytes(made)
 
 
-def _decoded(fields: Mapping[int, Field], data: bytes, depth: int) -> dict[str, Any]:
+def _decoded(fields: Mapping[int, MessageField], data: bytes, depth: int) -> dict[str, Any]:
     if depth > _DEEPEST:
         raise ValueError("messages are nested too deep")
     found: dict[str, Any] = {}

@@ -65,7 +65,7 @@ class _Call:
 def find_relation(
     spark: SparkSession, planner: ConnectPlanner, data: bytes
 ) -> HookedCommand | DataFrame | None:
-    """The rows, or the command, of a relation of Delta's; None for another extension."""
+    """The rows, or the command, of a Delta relation; None for another extension."""
     found = _opened(data, _RELATION)
     if found is None:
         return None
@@ -74,7 +74,7 @@ def find_relation(
 
 
 def run_command(spark: SparkSession, planner: ConnectPlanner, data: bytes) -> bool:
-    """Run a command of Delta's; False for another extension."""
+    """Run a Delta command; False for another extension."""
     found = _opened(data, _COMMAND)
     if found is None:
         return False
@@ -105,7 +105,7 @@ def _table(spark: SparkSession, message: Message | None) -> DeltaTable:
 
 
 def _target(spark: SparkSession, data: bytes) -> DeltaTable:
-    """The table of a relation of Spark's: a scan of ours, with an alias or without."""
+    """The table of one of Spark's relations: a Delta scan, with an alias or without."""
     relation, alias = decoded("Relation", data), None
     if "subquery_alias" in relation:
         alias = relation["subquery_alias"].get("alias")

@@ -115,7 +115,7 @@ class ConvertToDeltaCommand:
         draft = ReportDraft(location=target.target_dir, is_delta=is_delta)
         if is_delta and not self.incremental:
             return draft.report
-        with draft.noted(), progress() as bar:
+        with draft.collected_problems(), progress() as bar:
             table = self.get_target_table(spark, target)
             if is_delta:
                 table = _adopting_table(txn, table, self.partition_schema)

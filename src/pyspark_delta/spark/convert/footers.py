@@ -380,7 +380,7 @@ def _schema_of(spark: SparkSession, layout: Layout, uri: str) -> StructType:
         except SchemaError as error:
             if error.condition == _DUPLICATES:
                 raise _duplicates(uri, error.parameters["duplicateCols"]) from error
-            # Otherwise the file has a type that is not one of ours.
+            # Otherwise the file has a type that tables cannot have.
     try:
         read = spark.read.format("parquet").options(**_ONE_FILE).load(hadoop_location(uri))
         return _plain(from_spark(read.schema))

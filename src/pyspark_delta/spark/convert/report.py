@@ -74,8 +74,8 @@ class ReportDraft:
         self.report = ConvertReport(location=location, is_delta=is_delta)
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Add an error of ours, which ends the block, to the problems of the report."""
+    def collected_problems(self) -> Iterator[None]:
+        """Add a DeltaError, which ends the block, to the problems of the report."""
         try:
             yield
         except DeltaError as error:
@@ -102,7 +102,7 @@ class ReportDraft:
                 if directory in checked or len(self.report.problems) >= _MOST_PROBLEMS:
                     continue
                 checked.add(directory)
-                with self.noted():
+                with self.collected_problems():
                     manifest.partition_values(path, number, partition_schema, rules)
         self._set(paths=tuple(first))
 

@@ -4,7 +4,7 @@ A data source sees its options and nothing of the session: neither the Hadoop co
 time zone.  So credentials come from the options or the environment, and a time without a zone is an
 error unless the option `timeZone` is set.
 
->>> storage_options(DeltaOptions({"fs.s3a.access.key": "AK", "versionAsOf": 3}))
+>>> store_options(DeltaOptions({"fs.s3a.access.key": "AK", "versionAsOf": 3}))
 {'fs.s3a.access.key': 'AK'}
 """
 
@@ -41,10 +41,10 @@ def table_path(options: DeltaOptions) -> str:
 
 def open_table(path: str, options: DeltaOptions) -> DeltaLog:
     """The log of the table at `path`."""
-    return DeltaLog.for_table(path, storage_options(options) or None)
+    return DeltaLog.for_table(path, store_options(options) or None)
 
 
-def storage_options(options: DeltaOptions) -> dict[str, str]:
+def store_options(options: DeltaOptions) -> dict[str, str]:
     """The options for the table's store."""
     return {
         key: value

@@ -43,7 +43,7 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the chosen version, which is pinned from here on."""
         schema: StructType
-        self._pinned, schema = _part(_READER).chosen_version(self.options)
+        self._pinned, schema = _part(_READER).pin_version(self.options)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -63,7 +63,7 @@ class DefaultSource(DataSource):
 
 
 class OwnNameSource(DefaultSource):
-    """The same under a name of its own.
+    """The same under another name.
 
     A JVM that has an enabled session finds Java's source for the format `delta`, in its other
     sessions too.

@@ -68,7 +68,7 @@ class _Plan:
     is_done: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFiles(WriterCommitMessage):
     """The files that one task wrote."""
 

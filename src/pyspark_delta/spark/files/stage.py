@@ -73,7 +73,12 @@ from pyspark_delta.spark.jvm.write.file_writer import (
     WrittenFile,
     write_files,
 )
-from pyspark_delta.spark.jvm.write.rows import Projected, project, rebalance_settings, rebalanced
+from pyspark_delta.spark.jvm.write.rows import (
+    Projected,
+    rebalance_settings,
+    rebalanced,
+    select_columns,
+)
 from pyspark_delta.spark.rules.alignment import aligned
 from pyspark_delta.spark.tables.locations import hadoop_location
 
@@ -136,7 +141,7 @@ def stage(jvm: JvmSession, request: StageRequest) -> list[AddFile]:
 
 
 def stage_changes(jvm: JvmSession, request: StageRequest) -> list[AddCDCFile]:
-    """Write changed rows for the change data feed; the columns of `extra` say how they changed."""
+    """Write changed rows for the change data feed; `extra` has the kind of change."""
 
     def change(file: WrittenFile, values: _Values, footer: FooterStats) -> AddCDCFile:
         return AddCDCFile(path=encode_path(file.path), partition_values=values, size=file.size)
@@ -254,7 +259,7 @@ def _as_in_files(
         *(Projected(expression=quoted_name(f.name), name=f.name) for f in extra),
         *(_directory_column(f, mode) for f in metadata.partition_schema),
     ]
-    return project(jvm, data, columns)
+    return select_columns(jvm, data, columns)
 
 
 def _stats_columns(metadata: Metadata, mode: ColumnMappingMode) -> tuple[StatsColumn, ...]:

@@ -106,7 +106,7 @@ _KINDS = {**_PARQUET_KINDS, **_SPARK_KINDS, OUTPUT_TIMESTAMP_TYPE: _TIMESTAMPS}
 class FileOptions:
     """Options of the file writer.
 
-    `spark` are options of Spark's own writer, `parquet` those of Parquet's.  `file_system` has the
+    `spark` are options of Spark's writer, `parquet` those of Parquet.  `file_system` has the
     access to the store, with credentials, and is in no text.  `timestamps` is one of the values of
     `OUTPUT_TIMESTAMP_TYPE`, or None when it is not set.
     """
@@ -319,7 +319,7 @@ def random_prefix(metadata: Metadata) -> str:
     """A random directory with a trailing slash for files; empty where the table needs none.
 
     Stores split their load by the first letters of names, so a table may have random prefixes.
-    With column mapping, physical names are random themselves and tell a reader nothing.
+    With column mapping, physical names are random themselves.
     """
     configuration = metadata.configuration
     is_on = property_value(configuration, RANDOMIZE_FILE_PREFIXES)

@@ -95,11 +95,11 @@ class JvmSession:
         return found
 
     def plan_class(self, name: str) -> Any:
-        """The class of a logical plan node of Catalyst's."""
+        """The class of a logical plan node of Catalyst."""
         return self.java_class(f"{_CATALYST}.plans.logical.{name}")
 
     def expression_class(self, name: str) -> Any:
-        """The class of an expression of Catalyst's."""
+        """The class of an expression of Catalyst."""
         return self.java_class(f"{_CATALYST}.expressions.{name}")
 
     def static(self, class_name: str, method: str) -> Any:
@@ -200,7 +200,7 @@ def simple_name(java_object: Any) -> str:
 
 
 def private_value(java_object: Any, name: str) -> Any:
-    """The value of a private field of Spark's, read by reflection because Spark has no hook there.
+    """The value of a private field of Spark, read by reflection because Spark has no hook there.
 
     Each such field is listed in `test_jvm_seams.py` or `test_hook_seams.py` of `tests/spark/jvm`.
     """

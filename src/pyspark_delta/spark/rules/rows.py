@@ -261,7 +261,7 @@ def _length_rule(name: str, condition: Expression) -> _Rule:
 
 
 def _raised(condition: str, **parameters: str | Column) -> Column:
-    """An expression that raises an error of ours; parameters may be values of the row."""
+    """An expression that raises a DeltaError; parameters may be values of the row."""
     texts = {name: value for name, value in parameters.items() if isinstance(value, str)}
     values = [value.alias(name) for name, value in parameters.items() if not isinstance(value, str)]
     facts = F.lit(json.dumps({"condition": condition, **texts}))

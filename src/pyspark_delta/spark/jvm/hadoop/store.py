@@ -53,8 +53,8 @@ _TREES_AT_ONCE = 1_000
 _LOCATION = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*|)"
 )
-# Exceptions of Hadoop's file systems by their short names.  Messages use no text of theirs: a file
-# system may put anything into it.
+# Exceptions of Hadoop's file systems by their short names.  Our messages leave out their text: a
+# file system may put anything into it.
 _MISSING = ("FileNotFoundException", "NoSuchFileException", "PathNotFoundException")
 _NOT_EMPTY = ("PathIsNotEmptyDirectoryException", "DirectoryNotEmptyException", "IOException")
 _EXISTS = ("FileAlreadyExistsException", "PathExistsException")
@@ -452,7 +452,7 @@ def _invalid(location: str, reason: str) -> StorageError:
 
 
 def _short_name(error: Exception) -> str:
-    """The class of a Java exception without its package, or of ours."""
+    """The class of a Java or Python exception, without its package."""
     java = java_error(error)
     return type(error).__name__ if java is None else simple_name(java)
 

@@ -35,7 +35,7 @@ COMMAND = "pyspark_delta.command"
 """The local property of a thread with the name of the running command; None outside of one."""
 
 Answer = Callable[[Any], Any]
-"""Returns the plan that replaces an aggregate of Catalyst's; None to keep it."""
+"""Returns the plan that replaces an aggregate node of Catalyst; None to keep it."""
 
 _CLASS = "pyspark_delta.DeltaScans"
 _ROW_INDEX = StructType((StructField("row_index", LONG),))
