@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from pyspark_delta.errors import PropertyError
+from pyspark_delta.spark.conf.options import illegal_option
 
 STRING, BYTES, BOOL, INT, DOUBLE, TEXT_MAP = "string", "bytes", "bool", "int", "double", "map"
 # Wire types of Protocol Buffers.
@@ -121,12 +121,8 @@ def decoded(message: str, data: bytes) -> dict[str, Any]:
     try:
         return _decoded(MESSAGES[message], data, 0)
     except (ValueError, IndexError, UnicodeDecodeError, struct.error) as error:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION",
-            input=f"{len(data)} bytes",
-            name=message,
-            explain="is not a message of Delta's protocol for Spark Connect",
-        ) from error
+        reason = "is not a message of Delta's protocol for Spark Connect"
+        raise illegal_option(message, f"{len(data)} bytes", reason) from error
 
 
 def _field(number: int, kind: str, value: Any) -> bytes:

@@ -8,12 +8,13 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from pyspark_delta.errors import OperationNotAllowedError, PropertyError
+from pyspark_delta.errors import OperationNotAllowedError
 from pyspark_delta.kernel.protocol.types import BOOLEAN, STRING
 from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.spark.api.merge_builder import DeltaMergeBuilder
 from pyspark_delta.spark.api.table import DeltaTable
 from pyspark_delta.spark.api.table_builder import IdentityGenerator
+from pyspark_delta.spark.conf.options import illegal_option
 from pyspark_delta.spark.connect.messages import PACKAGE, decoded
 from pyspark_delta.spark.jvm.hooks.bridge import HookedCommand
 from pyspark_delta.spark.jvm.hooks.planner import ConnectPlanner
@@ -90,9 +91,7 @@ def _opened(data: bytes, name: str) -> tuple[str, Message] | None:
         return None
     message = decoded(name.rpartition(".")[2], envelope.get("value", b""))
     if len(message) != 1:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION", input="", name=name, explain="has no operation that is known"
-        )
+        raise illegal_option(name, "", "has no operation that is known")
     return next(iter(message.items()))
 
 
@@ -213,9 +212,7 @@ def _assignments(planner: ConnectPlanner, body: Message) -> dict[str, str | Colu
 def _field_name(planner: ConnectPlanner, message: bytes) -> str:
     path = planner.name(message)
     if path is None:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION", input="expression", name="set", explain="is no column's name"
-        )
+        raise illegal_option("set", "expression", "is no column's name")
     return quoted_path(path)
 
 
@@ -246,9 +243,7 @@ def _create(call: _Call) -> None:
     body = call.body
     make = _MODES.get(body.get("mode", 0))
     if make is None:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION", input=str(body.get("mode")), name="mode", explain="is unknown"
-        )
+        raise illegal_option("mode", str(body.get("mode")), "is unknown")
     builder = make(call.spark)
     for key, name in _BUILDER_METHODS.items():
         if key in body:

@@ -17,7 +17,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType as SparkStructType
 
-from pyspark_delta.errors import PropertyError
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.protocol.actions import (
     Action,
@@ -37,7 +36,7 @@ from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, StructType, wa
 from pyspark_delta.kernel.storage.uris import decode_path
 from pyspark_delta.kernel.txn.invariants import check_append_only
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.conf.options import DeltaOptions
+from pyspark_delta.spark.conf.options import DeltaOptions, illegal_option
 from pyspark_delta.spark.datasource.arrow_files import CODECS, ArrowWriter
 from pyspark_delta.spark.datasource.options import open_table, table_path
 from pyspark_delta.spark.datasource.source import needs_enabling
@@ -193,12 +192,7 @@ def _check_options(options: DeltaOptions) -> None:
         raise needs_enabling("A dynamic partition overwrite")
     codec = options.get("compression", "snappy")
     if codec.lower() not in CODECS:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION",
-            name="compression",
-            input=codec,
-            explain=f"it must be one of {', '.join(CODECS)}",
-        )
+        raise illegal_option("compression", codec, f"it must be one of {', '.join(CODECS)}")
 
 
 def _check_rows_can_be_made(metadata: Metadata, data: StructType) -> None:
