@@ -43,12 +43,7 @@ from pyspark_delta.spark.api.merge_builder import DeltaMergeBuilder, merge_reque
 from pyspark_delta.spark.api.optimize_builder import DeltaOptimizeBuilder
 from pyspark_delta.spark.api.table_builder import TableBuilder
 from pyspark_delta.spark.api.table_methods import TableMethods
-from pyspark_delta.spark.changes.feed import (
-    ChangeBound,
-    change_bounds,
-    changes_between,
-    run_read,
-)
+from pyspark_delta.spark.changes.feed import ChangeBound, change_bounds, changes_between, run_read
 from pyspark_delta.spark.conf.options import DeltaOptions
 from pyspark_delta.spark.convert.command import ConvertToDeltaCommand
 from pyspark_delta.spark.convert.report import ConvertReport
@@ -237,9 +232,7 @@ class DeltaTable(TableMethods):
         return self._delete(condition_argument(condition))
 
     def update(
-        self,
-        condition: str | Column | None = None,
-        set: Mapping[str, str | Column] | None = None,
+        self, condition: str | Column | None = None, set: Mapping[str, str | Column] | None = None
     ) -> DataFrame:
         """Update the rows for which `condition` is true; without a condition, all rows.
 

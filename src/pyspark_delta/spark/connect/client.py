@@ -21,10 +21,7 @@ from pyspark.sql.types import StructType
 from pyspark_delta.errors import ChangeFeedError, OperationNotAllowedError
 from pyspark_delta.kernel.log.snapshot import html_table
 from pyspark_delta.kernel.sql.quoting import quoted_path
-from pyspark_delta.spark.api.arguments import (
-    check_text,
-    whole_number,
-)
+from pyspark_delta.spark.api.arguments import check_text, whole_number
 from pyspark_delta.spark.api.errors import raises_spark_errors
 from pyspark_delta.spark.api.merge_builder import merge_request
 from pyspark_delta.spark.api.optimize_builder import DeltaOptimizeBuilder

@@ -7,11 +7,7 @@ from functools import cache
 
 from pyspark.sql import SparkSession
 
-from pyspark_delta.kernel.ops.convert.files import (
-    DEFAULT_RULES,
-    PartitionRules,
-    create_add_file,
-)
+from pyspark_delta.kernel.ops.convert.files import DEFAULT_RULES, PartitionRules, create_add_file
 from pyspark_delta.kernel.ops.footers.stats import LayoutStats
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import supported_features

@@ -330,9 +330,7 @@ class _Conversion:
             operation = self.command.get_operation(spark, 0, target, PARQUET)
             parameters = {**operation.parameters, "collectStats": False}
             txn.commit(
-                [],
-                replace(operation, parameters=parameters),
-                user_metadata=USER_METADATA.of(spark),
+                [], replace(operation, parameters=parameters), user_metadata=USER_METADATA.of(spark)
             )
         self.update_catalog()
 

@@ -140,10 +140,7 @@ class FileManifest(Spooled):
     """The files to convert, kept on the driver's disk until it is closed."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        location: str,
-        partitions: Sequence[CatalogPartition] = (),
+        self, spark: SparkSession, location: str, partitions: Sequence[CatalogPartition] = ()
     ) -> None:
         super().__init__()
         self.store = open_log(spark, location).store

@@ -44,13 +44,7 @@ from pyspark_delta.kernel.protocol.schema_checks import without_void
 from pyspark_delta.kernel.protocol.schema_merge import as_nullable
 from pyspark_delta.kernel.protocol.stats import DEFAULT_PREFIX_LENGTH, format_stats
 from pyspark_delta.kernel.protocol.stats_columns import StatsColumn, stats_columns
-from pyspark_delta.kernel.protocol.types import (
-    DOUBLE,
-    FLOAT,
-    StructField,
-    StructType,
-    column_name,
-)
+from pyspark_delta.kernel.protocol.types import DOUBLE, FLOAT, StructField, StructType, column_name
 from pyspark_delta.kernel.scan.arrow.projection import Projection, ProjectionError, project
 from pyspark_delta.kernel.scan.arrow.types import arrow_type, field_with_ids
 from pyspark_delta.kernel.scan.plan import mapping_mode

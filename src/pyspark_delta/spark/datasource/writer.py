@@ -18,13 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.kernel.log.frames.file_actions import add_files
-from pyspark_delta.kernel.protocol.actions import (
-    Action,
-    AddFile,
-    Metadata,
-    Protocol,
-    RemoveFile,
-)
+from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, Protocol, RemoveFile
 from pyspark_delta.kernel.protocol.column_defaults import default_columns
 from pyspark_delta.kernel.protocol.constraints import invariants, table_checks
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns

@@ -16,13 +16,7 @@ from uuid import uuid4
 from pyspark_delta.errors import StorageError
 from pyspark_delta.kernel.ops.footers import thrift_compact as thrift
 from pyspark_delta.kernel.protocol.column_mapping import field_ids
-from pyspark_delta.kernel.protocol.types import (
-    VARIANT,
-    ArrayType,
-    DataType,
-    MapType,
-    StructType,
-)
+from pyspark_delta.kernel.protocol.types import VARIANT, ArrayType, DataType, MapType, StructType
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.spark.jvm.write.file_writer import WrittenFile
 

@@ -67,10 +67,7 @@ class FooterStats:
 
 
 def footer_stats(
-    store: LogStore,
-    paths: Sequence[str],
-    columns: Sequence[StatsColumn],
-    written: StructType,
+    store: LogStore, paths: Sequence[str], columns: Sequence[StatsColumn], written: StructType
 ) -> list[FooterStats]:
     """Statistics of `columns` for each of the files, in their order.
 

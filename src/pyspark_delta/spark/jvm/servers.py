@@ -52,7 +52,6 @@ def _service(jvm: JvmSession, name: str, artifact: str) -> Any:
     found = jvm.java_class(name)
     if not isinstance(found, JavaClass):
         raise OperationNotAllowedError(
-            "DELTA_OPERATION_NOT_ALLOWED",
-            operation=f"A Spark without the JAR {artifact}",
+            "DELTA_OPERATION_NOT_ALLOWED", operation=f"A Spark without the JAR {artifact}"
         )
     return found

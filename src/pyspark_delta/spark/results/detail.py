@@ -9,14 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.features import supported_features
-from pyspark_delta.kernel.protocol.types import (
-    INTEGER,
-    LONG,
-    STRING,
-    TIMESTAMP,
-    ArrayType,
-    MapType,
-)
+from pyspark_delta.kernel.protocol.types import INTEGER, LONG, STRING, TIMESTAMP, ArrayType, MapType
 from pyspark_delta.spark.results.local_frame import columns, local_frame
 from pyspark_delta.spark.tables.locations import hadoop_location
 from pyspark_delta.spark.tables.names import clustering_paths

@@ -198,12 +198,7 @@ class Conversions:
         return F.when(is_there, F.struct(*fields))
 
     def _fields(
-        self,
-        value: Typed,
-        own: StructType,
-        wanted: StructType,
-        original: Typed | None,
-        made: _Made,
+        self, value: Typed, own: StructType, wanted: StructType, original: Typed | None, made: _Made
     ) -> list[Column]:
         """The fields of a struct: from the value, else from the target, else null."""
         known = _fields_of(original)

@@ -16,21 +16,14 @@ from functools import cache, partial
 
 from pyspark.sql import DataFrame, SparkSession, SQLContext
 
-from pyspark_delta.errors import (
-    AppendOnlyError,
-    OperationNotAllowedError,
-    SchemaError,
-)
+from pyspark_delta.errors import AppendOnlyError, OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, SetTransaction
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.constraints import table_checks
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns
 from pyspark_delta.kernel.protocol.identity_columns import check_explicit_insert
 from pyspark_delta.kernel.protocol.operations import streaming_update
-from pyspark_delta.kernel.protocol.properties import (
-    APPEND_ONLY,
-    property_value,
-)
+from pyspark_delta.kernel.protocol.properties import APPEND_ONLY, property_value
 from pyspark_delta.kernel.protocol.schema_merge import STRICT, as_nullable
 from pyspark_delta.kernel.protocol.types import VOID, DataType, StructType, walk_fields, walk_types
 from pyspark_delta.kernel.scan.plan import mapping_mode

@@ -38,12 +38,7 @@ from pyspark_delta.spark.conf.setting_table import (
 from pyspark_delta.spark.conf.settings import session_zone
 from pyspark_delta.spark.jvm.gateway import JvmSession, all_settings
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
-from pyspark_delta.spark.jvm.streaming import (
-    QueryRun,
-    StreamReader,
-    StreamSource,
-    stream_frame,
-)
+from pyspark_delta.spark.jvm.streaming import QueryRun, StreamReader, StreamSource, stream_frame
 from pyspark_delta.spark.jvm.types import from_spark
 from pyspark_delta.spark.scan.frame import source_plan
 from pyspark_delta.spark.scan.load import names_version

@@ -33,11 +33,7 @@ from pyspark_delta.spark.jvm.gateway import (
 )
 from pyspark_delta.spark.jvm.plans.conditions import is_repeatable
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
-from pyspark_delta.spark.jvm.scan.catalyst_rows import (
-    FileGroups,
-    partition_directories,
-    passing,
-)
+from pyspark_delta.spark.jvm.scan.catalyst_rows import FileGroups, partition_directories, passing
 from pyspark_delta.spark.jvm.scan.optimizer_rule import scan_rule
 
 _SOURCES = "org.apache.spark.sql.execution.datasources"
