@@ -86,22 +86,18 @@ class DeltaTable(TableMethods):
         *,
         path: str | None = None,
         name: str | None = None,
-        alias: str | None = None,
         options: Mapping[str, str] | None = None,
-        columns: deque[Any] | None = None,
     ) -> None:
-        """`root` is the table's location, `path` one partition of it where only that is meant.
-
-        `columns` are the column sets of the frames that `toDF` made.
-        """
+        """`root` is the table's location, `path` one partition of it where only that is meant."""
         self._spark = spark
         self._root = root
         self._path = root if path is None else path
         self._name = name
-        self._alias = alias
+        self._alias: str | None = None
         self._options = dict(options or {})
+        # The column sets of the frames that `toDF` made, which handles with other aliases share.
         # Bounded: a handle may make frames for as long as its driver runs.
-        self._columns: deque[Any] = deque(maxlen=_FRAMES) if columns is None else columns
+        self._columns: deque[Any] = deque(maxlen=_FRAMES)
         compact_after_writes()  # a session that is not enabled has handles too
 
     @classmethod

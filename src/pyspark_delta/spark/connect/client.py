@@ -56,17 +56,14 @@ class ConnectDeltaTable(DeltaTable):
         *,
         path: str | None = None,
         name: str | None = None,
-        alias: str | None = None,
         options: Mapping[str, str] | None = None,
-        scan: Any = None,
     ) -> None:
-        """`scan` is the plan of all rows, which handles with another alias have in common."""
         self._spark = spark
         self._session = ClientSession(spark)
-        self._table_path, self._name, self._alias = path, name, alias
+        self._table_path, self._name, self._alias = path, name, None
         self._options = dict(options or {})
         # One plan for all calls: conditions may have columns of it, as in `table.toDF()["id"]`.
-        self._scan = self._session.plan("scan", {"table": self._message}) if scan is None else scan
+        self._scan = self._session.plan("scan", {"table": self._message})
 
     @classmethod
     def _at_path(cls, spark: SparkSession, path: str, options: dict[str, str]) -> ConnectDeltaTable:
