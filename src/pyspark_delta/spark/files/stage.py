@@ -73,12 +73,7 @@ from pyspark_delta.spark.jvm.write.file_writer import (
     WrittenFile,
     write_files,
 )
-from pyspark_delta.spark.jvm.write.rows import (
-    Projected,
-    rebalance_settings,
-    rebalanced,
-    select_columns,
-)
+from pyspark_delta.spark.jvm.write.rows import Projected, project, rebalance_settings, rebalanced
 from pyspark_delta.spark.rules.alignment import aligned
 from pyspark_delta.spark.tables.locations import hadoop_location
 
@@ -259,7 +254,7 @@ def _as_in_files(
         *(Projected(expression=quoted_name(f.name), name=f.name) for f in extra),
         *(_directory_column(f, mode) for f in metadata.partition_schema),
     ]
-    return select_columns(jvm, data, columns)
+    return project(jvm, data, columns)
 
 
 def _stats_columns(metadata: Metadata, mode: ColumnMappingMode) -> tuple[StatsColumn, ...]:
