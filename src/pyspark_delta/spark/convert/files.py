@@ -142,7 +142,6 @@ class FileManifest(Spooled):
     def __init__(
         self, spark: SparkSession, location: str, partitions: Sequence[CatalogPartition] = ()
     ) -> None:
-        super().__init__()
         self.store = open_log(spark, location).store
         self.root = hadoop_location(self.store.root_uri)
         self.partitions = tuple(partitions)
@@ -150,6 +149,7 @@ class FileManifest(Spooled):
         self.num_bytes = 0
         self._spark = spark
         self._stores: dict[str, LogStore] = {}
+        super().__init__()
 
     @property
     def is_local(self) -> bool:
