@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from pyspark_delta.kernel.ops.footers.thrift_compact import read_varint, varint
 from pyspark_delta.spark.conf.options import illegal_option
 
 STRING, BYTES, BOOL, INT, DOUBLE, TEXT_MAP = "string", "bytes", "bool", "int", "double", "map"
@@ -127,9 +128,9 @@ def decoded(message: str, data: bytes) -> dict[str, Any]:
 
 def _field(number: int, kind: str, value: Any) -> bytes:
     if kind in (BOOL, INT):
-        return _varint(number << 3 | _VARINT) + _varint(int(value) & 0xFFFF_FFFF_FFFF_FFFF)
+        return varint(number << 3 | _VARINT) + varint(int(value) & 0xFFFF_FFFF_FFFF_FFFF)
     if kind == DOUBLE:
-        return _varint(number << 3 | _FIXED_64) + struct.pack("<d", value)
+        return varint(number << 3 | _FIXED_64) + struct.pack("<d", value)
     if kind == STRING:
         data = str(value).encode("utf-8")
     elif kind == BYTES:
@@ -138,16 +139,7 @@ def _field(number: int, kind: str, value: Any) -> bytes:
         data = _field(1, STRING, value[0]) + _field(2, STRING, value[1])
     else:
         data = encoded(kind, value)
-    return _varint(number << 3 | _LENGTH) + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    made = bytearray()
-    while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
-        value >>= 7
-    made.append(value)
-    return bytes(made)
+    return varint(number << 3 | _LENGTH) + varint(len(data)) + data
 
 
 def _decoded(fields: Mapping[int, MessageField], data: bytes, depth: int) -> dict[str, Any]:
@@ -191,13 +183,9 @@ def _raw_fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
 
 
 def _read_varint(data: bytes, place: int) -> tuple[int, int]:
-    value = 0
-    for i in range(_LONGEST_VARINT):
-        byte = data[place + i]
-        value |= (byte & 0x7F) << 7 * i
-        if byte < 0x80:
-            return value, place + i + 1
-    raise ValueError("a number is too long")
+    # IndexError for a longer number, which would take ever longer to read.
+    value, length = read_varint(data[place : place + _LONGEST_VARINT], 0)
+    return value, place + length
 
 
 def _value(kind: str, wire: int, raw: Any, depth: int) -> Any:
