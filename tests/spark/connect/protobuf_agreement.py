@@ -24,7 +24,7 @@ from pyspark_delta.spark.connect.messages import (
     PACKAGE,
     STRING,
     TEXT_MAP,
-    Field,
+    MessageField,
     decoded,
     encoded,
 )
@@ -49,7 +49,7 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
 _DEEPEST = 4
 
 
-def _field_descriptor(file: Any, owner: Any, number: int, field: Field) -> None:
+def _field_descriptor(file: Any, owner: Any, number: int, field: MessageField) -> None:
     made = owner.field.add(name=field.name, number=number)
     made.label = _PROTO.LABEL_REPEATED if field.repeats else _PROTO.LABEL_OPTIONAL
     if field.kind in _TYPES:

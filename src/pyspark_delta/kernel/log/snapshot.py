@@ -8,7 +8,7 @@ the commits themselves are read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from html import escape
 from itertools import chain
@@ -222,8 +222,7 @@ class Snapshot(TableFiles):
             "partitioned by": ", ".join(self.metadata.partition_columns) or "nothing",
             "columns": ", ".join(self.schema.names),
         }
-        cells = "".join(f"<tr><th>{key}</th><td>{_escaped(v)}</td></tr>" for key, v in rows.items())
-        return f"<table><caption>{_escaped(self.store.root_uri)}</caption>{cells}</table>"
+        return html_table(self.store.root_uri, rows.items())
 
     def _protocol_and_metadata(self) -> tuple[Protocol, Metadata]:
         with self._lock:
@@ -351,5 +350,7 @@ class Snapshot(TableFiles):
         self._checkpoint = self._frames = self._file_state = self._pending = self._state = None
 
 
-def _escaped(value: object) -> str:
-    return escape(str(value), quote=False)
+def html_table(caption: str, rows: Iterable[tuple[str, object]]) -> str:
+    """A table of names and values, as notebooks display an object."""
+    cells = "".join(f"<tr><th>{key}</th><td>{escape(str(v))}</td></tr>" for key, v in rows)
+    return f"<table><caption>{escape(caption)}</caption>{cells}</table>"

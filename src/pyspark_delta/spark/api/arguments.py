@@ -56,7 +56,10 @@ def check_session(spark: object) -> None:
 
 
 def served_by_client(method: Method) -> Method:
-    """Decorate a class method of `DeltaTable`: sessions of Spark Connect get the client's."""
+    """Decorate a class method of `DeltaTable`: sessions of Spark Connect get the client's.
+
+    The method gets a session that is checked: where no argument is given, the active one.
+    """
 
     @functools.wraps(method)
     def chosen(cls: type, sparkSession: object = None, *args: Any, **given: Any) -> Any:
@@ -64,19 +67,14 @@ def served_by_client(method: Method) -> Method:
         if spark is None and not (args or given):
             spark = SparkSession.getActiveSession()  # as builders do
         if not is_connect(spark):
-            return method(cls, sparkSession, *args, **given)
+            check_session(spark)
+            return method(cls, spark, *args, **given)
         client = import_module(_CLIENT).ConnectDeltaTable
+        if issubclass(cls, client):
+            return method(cls, spark, *args, **given)
         return getattr(client, method.__name__)(spark, *args, **given)
 
     return cast(Method, chosen)
-
-
-def active_session(given: SparkSession | None) -> SparkSession:
-    """The given session, or else the one that is active in this thread."""
-    spark = SparkSession.getActiveSession() if given is None else given
-    check_session(spark)
-    assert spark is not None
-    return spark
 
 
 def whole_number(value: object, name: str) -> int:

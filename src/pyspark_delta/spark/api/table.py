@@ -5,11 +5,11 @@ A handle holds the table's location and no snapshot: every call sees the newest 
 
 from __future__ import annotations
 
-import html
 import operator
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, overload
 
@@ -23,12 +23,11 @@ from pyspark_delta.errors import (
     StorageError,
     TableNotFoundError,
 )
+from pyspark_delta.kernel.log.snapshot import html_table
 from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.api.arguments import (
-    active_session,
     check_flag,
-    check_session,
     check_text,
     checked_options,
     condition_argument,
@@ -44,12 +43,7 @@ from pyspark_delta.spark.api.merge_builder import DeltaMergeBuilder, merge_reque
 from pyspark_delta.spark.api.optimize_builder import DeltaOptimizeBuilder
 from pyspark_delta.spark.api.table_builder import TableBuilder
 from pyspark_delta.spark.api.table_methods import TableMethods
-from pyspark_delta.spark.changes.feed import (
-    ChangeBound,
-    change_bounds,
-    changes_between,
-    run_read,
-)
+from pyspark_delta.spark.changes.feed import ChangeBound, change_bounds, changes_between, run_read
 from pyspark_delta.spark.conf.options import DeltaOptions
 from pyspark_delta.spark.convert.command import ConvertToDeltaCommand
 from pyspark_delta.spark.convert.report import ConvertReport
@@ -63,7 +57,7 @@ from pyspark_delta.spark.jvm.parser.plans import TableDefinition
 from pyspark_delta.spark.jvm.plans.frames import output_set
 from pyspark_delta.spark.maintenance.compaction import compact_after_writes
 from pyspark_delta.spark.maintenance.optimize import OptimizeRequest, run_optimize
-from pyspark_delta.spark.maintenance.vacuum import vacuum_table
+from pyspark_delta.spark.maintenance.vacuum import VacuumRequest, vacuum_table
 from pyspark_delta.spark.merge.request import MergeRequest
 from pyspark_delta.spark.merge.run import merge_into
 from pyspark_delta.spark.results.detail import detail_frame
@@ -74,6 +68,12 @@ from pyspark_delta.spark.tables.names import log_of, look_up_relation, table_roo
 
 # A MERGE recognizes the columns of this many of the latest `toDF` frames.
 _FRAMES = 100
+_BUILDERS: dict[str, dict[str, bool]] = {
+    "create": {},
+    "createIfNotExists": {"if_not_exists": True},
+    "replace": {"creates": False, "replaces": True},
+    "createOrReplace": {"replaces": True},
+}
 
 
 @raises_spark_errors
@@ -87,22 +87,18 @@ class DeltaTable(TableMethods):
         *,
         path: str | None = None,
         name: str | None = None,
-        alias: str | None = None,
         options: Mapping[str, str] | None = None,
-        columns: deque[Any] | None = None,
     ) -> None:
-        """`root` is the table's location, `path` one partition of it where only that is meant.
-
-        `columns` are the column sets of the frames that `toDF` made.
-        """
+        """`root` is the table's location, `path` one partition of it where only that is meant."""
         self._spark = spark
         self._root = root
         self._path = root if path is None else path
         self._name = name
-        self._alias = alias
+        self._alias: str | None = None
         self._options = dict(options or {})
+        # The column sets of the frames that `toDF` made, which handles with other aliases share.
         # Bounded: a handle may make frames for as long as its driver runs.
-        self._columns: deque[Any] = deque(maxlen=_FRAMES) if columns is None else columns
+        self._columns: deque[Any] = deque(maxlen=_FRAMES)
         compact_after_writes()  # a session that is not enabled has handles too
 
     @classmethod
@@ -111,46 +107,22 @@ class DeltaTable(TableMethods):
         cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None
     ) -> DeltaTable:
         """The table at `path`; keys of `hadoopConf` must begin with `fs.` or `dfs.`."""
-        check_session(sparkSession)
         check_text(path, "path")
-        options = checked_options(hadoopConf)
-        root = table_root(sparkSession, path, options)
-        if root is None:
-            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{path}`")
-        return cls(sparkSession, root, path=path, options=options)
+        return cls._at_path(sparkSession, path, checked_options(hadoopConf))
 
     @classmethod
     @served_by_client
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
         """The table of that name in the catalog, or at the path in delta.`path`."""
-        check_session(sparkSession)
         check_text(tableOrViewName, "tableOrViewName")
-        table = look_up_relation(sparkSession, tableOrViewName)
-        if table is not None and table.path is not None:
-            return cls.forPath(sparkSession, table.path)
-        if table is None or table.location is None or not table.is_delta:
-            quoted = quoted_path(parse_name(JvmSession(sparkSession), tableOrViewName))
-            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=quoted)
-        log_of(sparkSession, table)  # raises for a name without a log
-        name = None if table.entry is None else table.entry.name
-        return cls(sparkSession, table.location, name=name)
+        return cls._of_name(sparkSession, tableOrViewName)
 
     @classmethod
     @served_by_client
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
         """Whether a Delta table is there: at or above a path, at delta.`path`, or of that name."""
-        check_session(sparkSession)
         check_text(identifier, "identifier")
-        with suppress(StorageError):  # not a location, so possibly a name
-            if table_root(sparkSession, identifier, {}) is not None:
-                return True
-        try:
-            table = look_up_relation(sparkSession, identifier)
-        except ParseException:
-            return False
-        if table is None or not table.is_delta or table.location is None:
-            return False
-        return table_root(sparkSession, table.location, {}) is not None
+        return cls._is_table(sparkSession, identifier)
 
     @overload
     @classmethod
@@ -193,7 +165,6 @@ class DeltaTable(TableMethods):
         With `incremental`, files that appeared after an earlier conversion are added to the table;
         `dry_run` writes nothing and returns a report of what the conversion would do.
         """
-        check_session(sparkSession)
         check_text(identifier, "identifier")
         columns = partition_columns(sparkSession, partitionSchema)
         command = ConvertToDeltaCommand(identifier, columns, incremental=incremental)
@@ -208,25 +179,25 @@ class DeltaTable(TableMethods):
     @served_by_client
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
         """A builder for CREATE TABLE, in the active session if none is given."""
-        return DeltaTableBuilder(active_session(sparkSession))
+        return cls._builder(sparkSession, "create")
 
     @classmethod
     @served_by_client
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
         """A builder for CREATE TABLE IF NOT EXISTS."""
-        return DeltaTableBuilder(active_session(sparkSession), if_not_exists=True)
+        return cls._builder(sparkSession, "createIfNotExists")
 
     @classmethod
     @served_by_client
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
         """A builder for REPLACE TABLE: the table must exist."""
-        return DeltaTableBuilder(active_session(sparkSession), creates=False, replaces=True)
+        return cls._builder(sparkSession, "replace")
 
     @classmethod
     @served_by_client
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
         """A builder for CREATE OR REPLACE TABLE."""
-        return DeltaTableBuilder(active_session(sparkSession), replaces=True)
+        return cls._builder(sparkSession, "createOrReplace")
 
     def toDF(self) -> DataFrame:
         """The rows of the table's newest version as a DataFrame."""
@@ -246,30 +217,19 @@ class DeltaTable(TableMethods):
     def alias(self, aliasName: str) -> DeltaTable:
         """The same table with an alias for expressions, as in `alias("t")` and `"t.id = 1"`."""
         check_text(aliasName, "aliasName")
-        return DeltaTable(
-            self._spark,
-            self._root,
-            path=self._path,
-            name=self._name,
-            alias=aliasName,
-            options=self._options,
-            columns=self._columns,
-        )
+        handle = copy(self)
+        handle._alias = aliasName
+        return handle
 
     def delete(self, condition: str | Column | None = None) -> DataFrame:
         """Delete the rows for which `condition` is true; without a condition, all rows.
 
         Returns one row: num_affected_rows, which is -1 when the number is not known.
         """
-        where = condition_argument(condition)
-        name = self._name_in_expressions
-        result = run_delete(self._spark, self._whole_log(), where, alias=name)
-        return result.frame(self._spark)
+        return self._delete(condition_argument(condition))
 
     def update(
-        self,
-        condition: str | Column | None = None,
-        set: Mapping[str, str | Column] | None = None,
+        self, condition: str | Column | None = None, set: Mapping[str, str | Column] | None = None
     ) -> DataFrame:
         """Update the rows for which `condition` is true; without a condition, all rows.
 
@@ -277,10 +237,7 @@ class DeltaTable(TableMethods):
         num_affected_rows.
         """
         values = values_argument(set)
-        where = condition_argument(condition)
-        name = self._name_in_expressions
-        result = run_update(self._spark, self._whole_log(), values, where, alias=name)
-        return result.frame(self._spark)
+        return self._update(values, condition_argument(condition))
 
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
         """Start a MERGE of `source` into the table; `condition` decides which rows match.
@@ -321,7 +278,7 @@ class DeltaTable(TableMethods):
         a listing.  Files of the versions in `keepVersions` are kept.
         """
         request = vacuum_request(retentionHours, dryRun, lite, inventory, keepVersions)
-        return vacuum_table(self._spark, self._whole_log(), request)
+        return self._vacuum(request)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits of the table, newest first: the last `limit`, or all that are known."""
@@ -384,11 +341,70 @@ class DeltaTable(TableMethods):
         check_text(target, "target")
         check_flag(is_shallow, "isShallow")
         check_flag(replaces, "replace")
-        given = property_map(properties)
+        return self._clone(as_of, target, is_shallow, replaces, property_map(properties))
+
+    # The methods below get arguments that are checked; a client of Spark Connect has its own.
+
+    @classmethod
+    def _at_path(cls, spark: SparkSession, path: str, options: dict[str, str]) -> DeltaTable:
+        root = table_root(spark, path, options)
+        if root is None:
+            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=f"`{path}`")
+        return cls(spark, root, path=path, options=options)
+
+    @classmethod
+    def _of_name(cls, spark: SparkSession, name: str) -> DeltaTable:
+        table = look_up_relation(spark, name)
+        if table is not None and table.path is not None:
+            return cls.forPath(spark, table.path)
+        if table is None or table.location is None or not table.is_delta:
+            quoted = quoted_path(parse_name(JvmSession(spark), name))
+            raise TableNotFoundError("DELTA_MISSING_DELTA_TABLE", tableName=quoted)
+        log_of(spark, table)  # raises for a name without a log
+        return cls(spark, table.location, name=None if table.entry is None else table.entry.name)
+
+    @classmethod
+    def _is_table(cls, spark: SparkSession, identifier: str) -> bool:
+        with suppress(StorageError):  # not a location, so possibly a name
+            if table_root(spark, identifier, {}) is not None:
+                return True
+        try:
+            table = look_up_relation(spark, identifier)
+        except ParseException:
+            return False
+        if table is None or not table.is_delta or table.location is None:
+            return False
+        return table_root(spark, table.location, {}) is not None
+
+    @classmethod
+    def _builder(cls, spark: SparkSession | None, mode: str) -> DeltaTableBuilder:
+        assert spark is not None  # the active one, if none was given
+        return DeltaTableBuilder(spark, **_BUILDERS[mode])
+
+    def _delete(self, where: Column | None) -> DataFrame:
+        name = self._name_in_expressions
+        return run_delete(self._spark, self._whole_log(), where, alias=name).frame(self._spark)
+
+    def _update(self, values: dict[str, Column], where: Column | None) -> DataFrame:
+        name = self._name_in_expressions
+        result = run_update(self._spark, self._whole_log(), values, where, alias=name)
+        return result.frame(self._spark)
+
+    def _vacuum(self, request: VacuumRequest) -> DataFrame:
+        return vacuum_table(self._spark, self._whole_log(), request)
+
+    def _clone(
+        self,
+        as_of: AsOf | None,
+        target: str,
+        is_shallow: bool,
+        replaces: bool,
+        properties: dict[str, str],
+    ) -> DeltaTable:
         if not is_shallow:
             raise OperationNotAllowedError("DELTA_UNSUPPORTED_DEEP_CLONE")
         name = target_named(self._spark, target)
-        clone = TableDefinition(properties=given, replaces=replaces)
+        clone = TableDefinition(properties=properties, replaces=replaces)
         clone_log(self._spark, self._whole_log(), self._name, as_of, name, clone)
         if name.path is not None:
             return DeltaTable.forPath(self._spark, name.path)
@@ -424,7 +440,6 @@ class DeltaTable(TableMethods):
         return f"DeltaTable({self._path!r}{name}{alias})"
 
     def _repr_html_(self) -> str:
-        """An HTML summary for notebooks; it leaves out what cannot be read."""
         rows: dict[str, object] = {"location": self._root}
         if self._name is not None:
             rows["name"] = self._name
@@ -442,11 +457,7 @@ class DeltaTable(TableMethods):
             }
         except DeltaError as error:
             rows["error"] = error
-        cells = "".join(
-            f"<tr><th>{key}</th><td>{html.escape(str(value))}</td></tr>"
-            for key, value in rows.items()
-        )
-        return f"<table><caption>DeltaTable</caption>{cells}</table>"
+        return html_table("DeltaTable", rows.items())
 
 
 @raises_spark_errors

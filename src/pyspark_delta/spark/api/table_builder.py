@@ -39,6 +39,19 @@ class IdentityGenerator:
     step: int = 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewColumn:
+    """The arguments of `addColumn`, checked: with an expression, an identity, or neither."""
+
+    name: str
+    data_type: str | SparkDataType
+    nullable: bool
+    comment: str | None
+    expression: str | None
+    generator: IdentityGenerator | None
+    allows_explicit_insert: bool
+
+
 @raises_spark_errors
 class TableBuilder:
     """Columns, location and properties of a table to create or replace."""
@@ -97,20 +110,35 @@ class TableBuilder:
         if type(nullable) is not bool:
             wrong_type("nullable", "a bool", nullable)
         generator = check_generators(generatedAlwaysAs, generatedByDefaultAs)
-        column = self._column(name, dataType).with_nullable(nullable)
         if comment is not None:
-            column = column.with_metadata_items({"comment": checked_text(comment, "comment")})
-        if isinstance(generatedAlwaysAs, str):
-            column = with_generation_expression(column, generatedAlwaysAs)
-        elif generator is not None:
+            checked_text(comment, "comment")
+        self._add_column(
+            NewColumn(
+                name=name,
+                data_type=dataType,
+                nullable=nullable,
+                comment=comment,
+                expression=generatedAlwaysAs if isinstance(generatedAlwaysAs, str) else None,
+                generator=generator,
+                allows_explicit_insert=generatedByDefaultAs is not None,
+            )
+        )
+        return self
+
+    def _add_column(self, new: NewColumn) -> None:
+        column = self._column(new.name, new.data_type).with_nullable(new.nullable)
+        if new.comment is not None:
+            column = column.with_metadata_items({"comment": new.comment})
+        if new.expression is not None:
+            column = with_generation_expression(column, new.expression)
+        elif new.generator is not None:
             column = with_identity(
                 column,
-                start=generator.start,
-                step=generator.step,
-                allow_explicit_insert=generatedByDefaultAs is not None,
+                start=new.generator.start,
+                step=new.generator.step,
+                allow_explicit_insert=new.allows_explicit_insert,
             )
         self._columns.append(column)
-        return self
 
     def addColumns(self, cols: SparkStructType | list[SparkStructField]) -> Self:
         """Add the columns of a schema."""
@@ -142,7 +170,6 @@ class TableBuilder:
         return self
 
     def _definition(self) -> TableDefinition:
-        """The definition that the calls so far make."""
         jvm = JvmSession(self._spark)
         schema = StructType(tuple(self._columns))
         check_columns_differ(jvm, jvm.data_type(schema))

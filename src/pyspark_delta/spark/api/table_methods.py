@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType as SparkStructType
+from pyspark.sql.types import StructType
 
 from pyspark_delta.errors import TableNotFoundError
 from pyspark_delta.kernel.log.arrow_types import arrow_schema
@@ -22,7 +22,7 @@ from pyspark_delta.kernel.protocol.properties import (
     MIN_READER_VERSION,
     MIN_WRITER_VERSION,
 )
-from pyspark_delta.kernel.protocol.types import BOOLEAN, LONG, STRING, StructField, StructType
+from pyspark_delta.kernel.protocol.types import BOOLEAN, LONG, STRING
 from pyspark_delta.kernel.scan.arrow_reader import read_planned
 from pyspark_delta.kernel.scan.locations import IS_ABSOLUTE, LOCATION, Locations
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
@@ -33,21 +33,14 @@ from pyspark_delta.spark.ddl.table import run_set_properties
 from pyspark_delta.spark.jvm.gateway import to_spark
 from pyspark_delta.spark.maintenance.features import run_drop
 from pyspark_delta.spark.maintenance.restore import run_generate, run_restore
-from pyspark_delta.spark.results.local_frame import local_frame
+from pyspark_delta.spark.results.local_frame import columns, local_frame
 from pyspark_delta.spark.scan.load import AsOf
 from pyspark_delta.spark.scan.source import reader_schema
 from pyspark_delta.spark.tables.locations import allowed_stores
 from pyspark_delta.spark.tables.names import TableName, look_up_relation, update_entry
 
-_PATH_COLUMNS = StructType((StructField("path", STRING),))
-_REPAIR_COLUMNS = StructType(
-    (
-        StructField("path", STRING),
-        StructField("reason", STRING),
-        StructField("numRows", LONG),
-        StructField("removed", BOOLEAN),
-    )
-)
+_PATH_COLUMNS = columns(path=STRING)
+_REPAIR_COLUMNS = columns(path=STRING, reason=STRING, numRows=LONG, removed=BOOLEAN)
 
 
 @raises_spark_errors
@@ -66,7 +59,7 @@ class TableMethods(ABC):
         """The newest version's number."""
         return self._whole_log().update().version
 
-    def schema(self) -> SparkStructType:
+    def schema(self) -> StructType:
         """The columns, as a schema of Spark."""
         return to_spark(reader_schema(self._whole_log().update().schema))
 
@@ -189,9 +182,10 @@ class TableMethods(ABC):
         check_text(featureName, "featureName")
         if truncateHistory is not None:
             check_flag(truncateHistory, "truncateHistory")
-        run_drop(
-            self._spark, self._whole_log(), featureName, truncate_history=bool(truncateHistory)
-        )
+        self._drop_feature(featureName, truncateHistory)
+
+    def _drop_feature(self, name: str, truncates: bool | None) -> None:
+        run_drop(self._spark, self._whole_log(), name, truncate_history=bool(truncates))
 
     def _reader(self, columns: Iterable[str] | None, filter: str | None) -> pa.RecordBatchReader:
         snapshot = self._whole_log().update()

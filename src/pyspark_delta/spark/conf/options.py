@@ -48,7 +48,7 @@ class DeltaOptions(Mapping[str, str]):
         if text is None:
             return None
         if not (text.isascii() and text.isdigit()):
-            raise _illegal(key, text, "needs a whole number")
+            raise illegal_option(key, text, "needs a whole number")
         return int(text)
 
     def flag(self, key: str) -> bool | None:
@@ -57,9 +57,10 @@ class DeltaOptions(Mapping[str, str]):
         if text is None:
             return None
         if text.lower() not in ("true", "false"):
-            raise _illegal(key, text, "needs true or false")
+            raise illegal_option(key, text, "needs true or false")
         return text.lower() == "true"
 
 
-def _illegal(key: str, text: str, needs: str) -> PropertyError:
-    return PropertyError("DELTA_ILLEGAL_OPTION", input=text, name=key, explain=needs)
+def illegal_option(name: str, value: object, explain: str) -> PropertyError:
+    """The error for a value that an option cannot have; `explain` has the reason."""
+    return PropertyError("DELTA_ILLEGAL_OPTION", input=value, name=name, explain=explain)

@@ -7,7 +7,6 @@ and its result stays in the client; others, such as `toDF`, make a DataFrame tha
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
@@ -20,17 +19,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pyspark_delta.errors import ChangeFeedError, OperationNotAllowedError
+from pyspark_delta.kernel.log.snapshot import html_table
 from pyspark_delta.kernel.sql.quoting import quoted_path
-from pyspark_delta.spark.api.arguments import (
-    check_flag,
-    check_text,
-    checked_options,
-    condition_argument,
-    property_map,
-    vacuum_request,
-    values_argument,
-    whole_number,
-)
+from pyspark_delta.spark.api.arguments import check_text, whole_number
 from pyspark_delta.spark.api.errors import raises_spark_errors
 from pyspark_delta.spark.api.merge_builder import merge_request
 from pyspark_delta.spark.api.optimize_builder import DeltaOptimizeBuilder
@@ -46,6 +37,7 @@ from pyspark_delta.spark.connect.client_builders import (
 from pyspark_delta.spark.connect.client_session import ClientSession
 from pyspark_delta.spark.maintenance.vacuum import VacuumRequest
 from pyspark_delta.spark.merge.request import MergeRequest
+from pyspark_delta.spark.scan.load import AsOf
 
 Message = dict[str, Any]
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:/")
@@ -53,7 +45,7 @@ _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:/")
 
 @raises_spark_errors
 class ConnectDeltaTable(DeltaTable):
-    """A Delta table of a Spark Connect server, by its path or its name.
+    """A Delta table of a Spark Connect server, by its path or its name; see `DeltaTable`.
 
     Methods for which neither the protocol nor SQL has a word raise OperationNotAllowedError.
     """
@@ -64,37 +56,26 @@ class ConnectDeltaTable(DeltaTable):
         *,
         path: str | None = None,
         name: str | None = None,
-        alias: str | None = None,
         options: Mapping[str, str] | None = None,
-        scan: Any = None,
     ) -> None:
-        """`scan` is the plan of all rows, which handles with another alias have in common."""
         self._spark = spark
         self._session = ClientSession(spark)
-        self._table_path, self._name, self._alias = path, name, alias
+        self._table_path, self._name, self._alias = path, name, None
         self._options = dict(options or {})
         # One plan for all calls: conditions may have columns of it, as in `table.toDF()["id"]`.
-        self._scan = self._session.plan("scan", {"table": self._message}) if scan is None else scan
+        self._scan = self._session.plan("scan", {"table": self._message})
 
     @classmethod
-    def forPath(
-        cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None
-    ) -> ConnectDeltaTable:
-        """The table at `path`; keys of `hadoopConf` must begin with `fs.` or `dfs.`."""
-        check_text(path, "path")
-        return cls(sparkSession, path=path, options=checked_options(hadoopConf))._checked()
+    def _at_path(cls, spark: SparkSession, path: str, options: dict[str, str]) -> ConnectDeltaTable:
+        return cls(spark, path=path, options=options)._checked()
 
     @classmethod
-    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> ConnectDeltaTable:
-        """The table of that name in the catalog, or at the path in delta.`path`."""
-        check_text(tableOrViewName, "tableOrViewName")
-        return cls(sparkSession, name=tableOrViewName)._checked()
+    def _of_name(cls, spark: SparkSession, name: str) -> ConnectDeltaTable:
+        return cls(spark, name=name)._checked()
 
     @classmethod
-    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
-        """Whether a Delta table is there: at or above a path, at delta.`path`, or of that name."""
-        check_text(identifier, "identifier")
-        frame = ClientSession(sparkSession).frame("is_delta_table", {"path": identifier})
+    def _is_table(cls, spark: SparkSession, identifier: str) -> bool:
+        frame = ClientSession(spark).frame("is_delta_table", {"path": identifier})
         return bool(frame.collect()[0][0])
 
     @classmethod
@@ -106,8 +87,7 @@ class ConnectDeltaTable(DeltaTable):
         *,
         incremental: bool = False,
         dry_run: bool = False,
-    ) -> ConnectDeltaTable:
-        """Convert the Parquet table parquet.`path`, or of that name, to a Delta table in place."""
+    ) -> DeltaTable:
         check_text(identifier, "identifier")
         if incremental or dry_run:
             _refuse("convertToDelta with incremental or dry_run")
@@ -124,44 +104,21 @@ class ConnectDeltaTable(DeltaTable):
         return cls.forName(sparkSession, converted)
 
     @classmethod
-    def create(cls, sparkSession: SparkSession | None = None) -> ConnectTableBuilder:
-        """A builder for CREATE TABLE."""
-        return cls._builder(sparkSession, "create")
-
-    @classmethod
-    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> ConnectTableBuilder:
-        """A builder for CREATE TABLE IF NOT EXISTS."""
-        return cls._builder(sparkSession, "createIfNotExists")
-
-    @classmethod
-    def replace(cls, sparkSession: SparkSession | None = None) -> ConnectTableBuilder:
-        """A builder for REPLACE TABLE: the table must exist."""
-        return cls._builder(sparkSession, "replace")
-
-    @classmethod
-    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> ConnectTableBuilder:
-        """A builder for CREATE OR REPLACE TABLE."""
-        return cls._builder(sparkSession, "createOrReplace")
-
-    @classmethod
     def _builder(cls, spark: SparkSession | None, mode: str) -> ConnectTableBuilder:
-        found = SparkSession.getActiveSession() if spark is None else spark
+        assert spark is not None
 
-        def open_table(name: str | None, location: str | None) -> ConnectDeltaTable:
-            assert found is not None
+        def open_table(name: str | None, location: str | None) -> DeltaTable:
             if name is None:
                 assert location is not None  # one of both is required
-                return cls.forPath(found, location)
-            return cls.forName(found, name)
+                return cls.forPath(spark, location)
+            return cls.forName(spark, name)
 
-        return ConnectTableBuilder(found, mode, open_table)
+        return ConnectTableBuilder(spark, mode, open_table)
 
     def toDF(self) -> DataFrame:
-        """The rows of the table's newest version as a DataFrame."""
         return self._aliased(self._rows)
 
     def changes(self, start: ChangeBound, end: ChangeBound | None = None) -> DataFrame:
-        """The change feed between two versions or times; see `DeltaTable.changes`."""
         if start is None:
             raise ChangeFeedError("DELTA_CDC_READ_NULL_RANGE_BOUNDARY")
         reader = self._spark.read.format("delta").options(**self._options)
@@ -174,35 +131,15 @@ class ConnectDeltaTable(DeltaTable):
             return self._aliased(reader.load(self._table_path))
         return self._aliased(reader.table(str(self._name)))
 
-    def alias(self, aliasName: str) -> ConnectDeltaTable:
-        """The same table with an alias for expressions, as in `alias("t")` and `"t.id = 1"`."""
-        check_text(aliasName, "aliasName")
-        return ConnectDeltaTable(
-            self._spark,
-            path=self._table_path,
-            name=self._name,
-            alias=aliasName,
-            options=self._options,
-            scan=self._scan,
-        )
+    def _delete(self, where: Column | None) -> DataFrame:
+        return self._session.result("delete_from_table", self._change(where))
 
-    def delete(self, condition: str | Column | None = None) -> DataFrame:
-        """Delete the rows for which `condition` is true; without a condition, all rows."""
-        return self._session.result("delete_from_table", self._change(condition))
-
-    def update(
-        self,
-        condition: str | Column | None = None,
-        set: Mapping[str, str | Column] | None = None,
-    ) -> DataFrame:
-        """Update the rows for which `condition` is true; see `DeltaTable.update`."""
-        values = assignment_messages(self._session, values_argument(set))
-        body = self._change(condition) | {"assignments": values}
+    def _update(self, values: dict[str, Column], where: Column | None) -> DataFrame:
+        assignments = assignment_messages(self._session, values)
+        body = self._change(where) | {"assignments": assignments}
         return self._session.result("update_table", body)
 
     def merge(self, source: DataFrame, condition: str | Column) -> ConnectMergeBuilder:
-        """Start a MERGE of `source` into the table; see `DeltaTable.merge`."""
-
         def run(request: MergeRequest) -> DataFrame:
             message = merge_message(self._session, self._target(), request)
             return self._session.result("merge_into_table", message)
@@ -210,125 +147,80 @@ class ConnectDeltaTable(DeltaTable):
         return ConnectMergeBuilder(merge_request(source, condition, ()), run)
 
     def optimize(self) -> DeltaOptimizeBuilder:
-        """Start an OPTIMIZE; the builder chooses partitions, and compacts or Z-orders."""
         return optimize_builder(self._session, self._message)
 
-    def vacuum(
-        self,
-        retentionHours: float | None = None,
-        *,
-        dryRun: bool = False,
-        lite: bool | None = None,
-        inventory: DataFrame | None = None,
-        keepVersions: Iterable[int] = (),
-    ) -> DataFrame:
-        """Delete files that no version within the retention needs; see `DeltaTable.vacuum`."""
-        request = vacuum_request(retentionHours, dryRun, lite, inventory, keepVersions)
+    def _vacuum(self, request: VacuumRequest) -> DataFrame:
         if request.keep_versions:
             _refuse("vacuum with keepVersions")
-        if dryRun or lite is not None or inventory is not None:
+        if request.dry_run or request.lite is not None or request.inventory is not None:
             return self._vacuumed(request)
-        body = {"table": self._message, "retention_hours": request.retention_hours}
-        self._session.run("vacuum_table", body)
+        self._run("vacuum_table", retention_hours=request.retention_hours)
         return self._session.local(self.detail().selectExpr("location AS path"))
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """The commits of the table, newest first: the last `limit`, or all that are known."""
         frame = self._session.frame("describe_history", {"table": self._message})
         return frame if limit is None else frame.limit(whole_number(limit, "limit"))
 
     def detail(self) -> DataFrame:
-        """One row that describes the table: its location, size, properties, protocol."""
         return self._session.frame("describe_detail", {"table": self._message})
 
-    def restoreToVersion(self, version: int) -> DataFrame:
-        """Restore the table to a version; returns one row with the numbers of changed files."""
-        return self._restore({"version": whole_number(version, "version")})
-
-    def restoreToTimestamp(self, timestamp: str) -> DataFrame:
-        """As `restoreToVersion`, to the newest version at a time such as `2024-01-31 12:00`."""
-        check_text(timestamp, "timestamp")
-        return self._restore({"timestamp": timestamp})
+    def _restored(self, as_of: AsOf) -> DataFrame:
+        to = {"version": as_of.version, "timestamp": as_of.timestamp}
+        return self._session.result("restore_table", {"table": self._message, **to})
 
     def generate(self, mode: str) -> None:
-        """Write manifests for engines without Delta; `mode` is `symlink_format_manifest`."""
         check_text(mode, "mode")
-        self._session.run("generate", {"table": self._message, "mode": mode})
+        self._run("generate", mode=mode)
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Require these protocol versions of the table's clients; they are never lowered again."""
-        versions = {
-            "reader_version": whole_number(readerVersion, "readerVersion"),
-            "writer_version": whole_number(writerVersion, "writerVersion"),
-        }
-        self._session.run("upgrade_table_protocol", {"table": self._message, **versions})
+        reader = whole_number(readerVersion, "readerVersion")
+        writer = whole_number(writerVersion, "writerVersion")
+        self._run("upgrade_table_protocol", reader_version=reader, writer_version=writer)
 
     def addFeatureSupport(self, featureName: str) -> None:
-        """Add a feature to the table's protocol; clients must support it from then on."""
         check_text(featureName, "featureName")
-        body = {"table": self._message, "feature_name": featureName}
-        self._session.run("add_feature_support", body)
+        self._run("add_feature_support", feature_name=featureName)
 
-    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Remove a feature from the table; see `DeltaTable.dropFeatureSupport`."""
-        check_text(featureName, "featureName")
-        if truncateHistory is not None:
-            check_flag(truncateHistory, "truncateHistory")
-        body = {"table": self._message, "feature_name": featureName}
-        self._session.run("drop_feature_support", body | {"truncate_history": truncateHistory})
+    def _drop_feature(self, name: str, truncates: bool | None) -> None:
+        self._run("drop_feature_support", feature_name=name, truncate_history=truncates)
 
     def version(self) -> int:
-        """The newest version's number."""
         return int(self.history(1).collect()[0].version)
 
     def schema(self) -> StructType:
-        """The columns, as a schema of Spark."""
         return self._rows.schema
 
     def fileUris(self) -> list[str]:
-        """The URIs of all data files, for tools that copy or count them."""
         return self._rows.inputFiles()
 
-    def toArrow(self, columns: Iterable[str] | None = None, filter: str | None = None) -> pa.Table:
-        """The rows for which `filter` is true; the server reads them."""
+    def _reader(self, columns: Iterable[str] | None, filter: str | None) -> pa.RecordBatchReader:
         rows = self._rows if filter is None else self._rows.where(filter)
         chosen = rows if columns is None else rows.select(*[quoted_path((c,)) for c in columns])
-        return chosen.toArrow()
+        return chosen.toArrow().to_reader()
 
-    def toArrowReader(
-        self, columns: Iterable[str] | None = None, filter: str | None = None
-    ) -> pa.RecordBatchReader:
-        """As `toArrow`, batch by batch."""
-        return self.toArrow(columns, filter).to_reader()
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows through Arrow's C stream interface."""
-        return self.toArrowReader().__arrow_c_stream__(requested_schema)
-
-    def _cloned(
+    def _clone(
         self,
-        as_of: Any,
+        as_of: AsOf | None,
         target: str,
         is_shallow: bool,
         replaces: bool,
-        properties: Mapping[str, str] | None,
-    ) -> ConnectDeltaTable:
-        check_text(target, "target")
-        check_flag(is_shallow, "isShallow")
-        check_flag(replaces, "replace")
-        body = {
-            "table": self._message,
-            "target": target,
-            "version": None if as_of is None else as_of.version,
-            "timestamp": None if as_of is None else as_of.timestamp,
-            "is_shallow": is_shallow,
-            "replace": replaces,
-            "properties": property_map(properties),
-        }
-        self._session.run("clone_table", body)
+        properties: dict[str, str],
+    ) -> DeltaTable:
+        self._run(
+            "clone_table",
+            target=target,
+            version=None if as_of is None else as_of.version,
+            timestamp=None if as_of is None else as_of.timestamp,
+            is_shallow=is_shallow,
+            replace=replaces,
+            properties=properties,
+        )
         if _ABSOLUTE.match(target):
             return type(self).forPath(self._spark, target)
         return type(self).forName(self._spark, target)
+
+    def _run(self, command: str, **values: object) -> None:
+        self._session.run(command, {"table": self._message, **values})
 
     def _whole_log(self) -> NoReturn:
         """Raise: methods that need the log are for processes that can read it."""
@@ -339,7 +231,6 @@ class ConnectDeltaTable(DeltaTable):
 
     @property
     def _message(self) -> Message:
-        """The table as a message."""
         if self._table_path is not None:
             return {"path": {"path": self._table_path, "hadoop_conf": self._options}}
         return {"table_or_view_name": self._name}
@@ -364,18 +255,14 @@ class ConnectDeltaTable(DeltaTable):
     def _target(self) -> bytes:
         return self._session.relation(self.toDF())
 
-    def _change(self, condition: str | Column | None) -> Message:
-        where = condition_argument(condition)
+    def _change(self, where: Column | None) -> Message:
         body: Message = {"target": self._target()}
         if where is not None:
             body["condition"] = self._session.expression(where)
         return body
 
-    def _restore(self, to: Message) -> DataFrame:
-        return self._session.result("restore_table", {"table": self._message, **to})
-
     def _vacuumed(self, request: VacuumRequest) -> DataFrame:
-        """VACUUM as a statement, which has what the message has not."""
+        """VACUUM as a statement, whose clauses the message lacks."""
         words, view = ["VACUUM", self._sql_name], ""
         if self._options:
             _refuse("vacuum with dryRun, lite or inventory, of a table with hadoopConf")
@@ -401,7 +288,6 @@ class ConnectDeltaTable(DeltaTable):
         return f"DeltaTable({place}{alias})"
 
     def _repr_html_(self) -> str:
-        """An HTML summary for notebooks; it leaves out what cannot be read."""
         rows: dict[str, object] = {"table": self._sql_name}
         try:
             (found,) = self.detail().collect()
@@ -416,11 +302,7 @@ class ConnectDeltaTable(DeltaTable):
             }
         except PySparkException as error:
             rows["error"] = error
-        cells = "".join(
-            f"<tr><th>{key}</th><td>{html.escape(str(value))}</td></tr>"
-            for key, value in rows.items()
-        )
-        return f"<table><caption>DeltaTable</caption>{cells}</table>"
+        return html_table("DeltaTable", rows.items())
 
 
 def has_delta(spark: SparkSession) -> bool:
@@ -439,7 +321,7 @@ _UNKNOWN_EXTENSION = "CONNECT_INVALID_PLAN.NO_HANDLER_FOR_EXTENSION"
 
 
 def _bound(given: object) -> tuple[str, str]:
-    """An end of a range of changes, as the option's ending and its value."""
+    """A bound of a range of changes, as the ending of the option's name and its value."""
     if isinstance(given, datetime):
         if given.utcoffset() is not None:
             return "Timestamp", given.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%fZ")

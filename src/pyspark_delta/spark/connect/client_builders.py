@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from pyspark_delta.errors import SchemaError
 from pyspark_delta.spark.api.arguments import values_argument
@@ -14,12 +14,7 @@ from pyspark_delta.spark.api.errors import raises_spark_errors
 from pyspark_delta.spark.api.merge_builder import DeltaMergeBuilder
 from pyspark_delta.spark.api.optimize_builder import DeltaOptimizeBuilder
 from pyspark_delta.spark.api.table import DeltaTableBuilder
-from pyspark_delta.spark.api.table_builder import (
-    IdentityGenerator,
-    check_generators,
-    checked_text,
-    wrong_type,
-)
+from pyspark_delta.spark.api.table_builder import NewColumn, wrong_type
 from pyspark_delta.spark.connect.client_session import ClientSession
 from pyspark_delta.spark.jvm.plans.merge import Assignments, MergeClause
 from pyspark_delta.spark.maintenance.optimize import OptimizeRequest
@@ -62,7 +57,6 @@ def assignment_messages(session: ClientSession, values: Mapping[str, Any]) -> li
 
 
 def _action(session: ClientSession, clause: MergeClause) -> Message:
-    """The message of a clause."""
     where = None if clause.condition is None else session.expression(clause.condition)
     body: Message = {}
     if clause.assignments is None and clause.except_columns:
@@ -101,41 +95,24 @@ class ConnectTableBuilder(DeltaTableBuilder):
         self._open_table = open_table
         self._column_messages: list[Message] = []
 
-    def addColumn(
-        self,
-        colName: str,
-        dataType: str | DataType,
-        nullable: bool = True,
-        generatedAlwaysAs: str | IdentityGenerator | None = None,
-        generatedByDefaultAs: IdentityGenerator | None = None,
-        comment: str | None = None,
-    ) -> Self:
-        """Add a column; see `DeltaTableBuilder.addColumn`."""
-        name = checked_text(colName, "colName")
-        if not isinstance(dataType, (str, DataType)):
-            wrong_type("dataType", "a text or a DataType", dataType)
-        if type(nullable) is not bool:
-            wrong_type("nullable", "a bool", nullable)
-        generator = check_generators(generatedAlwaysAs, generatedByDefaultAs)
+    def _add_column(self, new: NewColumn) -> None:
         message = {
-            "name": name,
-            "data_type": self._session.data_type(dataType),
-            "nullable": nullable,
-            "comment": None if comment is None else checked_text(comment, "comment"),
+            "name": new.name,
+            "data_type": self._session.data_type(new.data_type),
+            "nullable": new.nullable,
+            "comment": new.comment,
         }
-        if isinstance(generatedAlwaysAs, str):
-            message["generated_always_as"] = generatedAlwaysAs
-        elif generator is not None:
+        if new.expression is not None:
+            message["generated_always_as"] = new.expression
+        elif new.generator is not None:
             message["identity_info"] = {
-                "start": generator.start,
-                "step": generator.step,
-                "allow_explicit_insert": generatedByDefaultAs is not None,
+                "start": new.generator.start,
+                "step": new.generator.step,
+                "allow_explicit_insert": new.allows_explicit_insert,
             }
         self._column_messages.append(message)
-        return self
 
     def addColumns(self, cols: StructType | list[StructField]) -> Self:
-        """Add the columns of a schema, with their comments."""
         for each in cols if isinstance(cols, (list, StructType)) else [cols]:
             if not isinstance(each, StructField):
                 wrong_type("cols", "a StructType or a list of StructField", each)
@@ -144,7 +121,6 @@ class ConnectTableBuilder(DeltaTableBuilder):
         return self
 
     def execute(self) -> Any:
-        """Create or replace the table, and return it."""
         if self._identifier is None and self._location is None:
             raise SchemaError("DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION")
         body = {

@@ -1,6 +1,6 @@
 """A session of Spark Connect, as the client's half of Delta's protocol needs it.
 
-It sends messages of Delta's, and gives Spark's own messages, of columns, rows and types, as bytes.
+It sends Delta's messages, and encodes columns, rows and types as Spark's messages, in bytes.
 The classes of Spark Connect need packages that may be missing, so they are imported by name once
 there is a session.
 """
@@ -22,21 +22,19 @@ _TYPE_URL = f"type.googleapis.com/{PACKAGE}"
 
 
 class ClientSession:
-    """What is done by a session's connection: `spark` is of Spark Connect."""
+    """Calls through a session's connection; `spark` is a session of Spark Connect."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark
 
     def frame(self, operation: str, body: Mapping[str, Any]) -> DataFrame:
-        """The rows of a relation of Delta's, which the server makes anew for every action."""
+        """The rows of a Delta relation, which the server computes again for every action."""
         return self.frame_of(self.plan(operation, body))
 
     def plan(self, operation: str, body: Mapping[str, Any]) -> Any:
-        """A relation of Delta's for plans of Spark Connect."""
         return _relation_class()(encoded("DeltaRelation", {operation: body}))
 
     def frame_of(self, plan: Any) -> DataFrame:
-        """A frame of a plan."""
         frame: DataFrame = _connect("dataframe").DataFrame(plan, self._spark)
         return frame
 
@@ -51,19 +49,18 @@ class ClientSession:
         return self.frame_of(_connect("plan").LocalRelation(rows, schema.json()))
 
     def run(self, operation: str, body: Mapping[str, Any]) -> None:
-        """Run a command of Delta's, which has no rows."""
+        """Run a Delta command, which has no rows."""
         command = _connect("proto").Command()
         value = encoded("DeltaCommand", {operation: body})
         _fill(command.extension, "DeltaCommand", value)
         self._spark.client.execute_command(command)
 
     def sql(self, text: str) -> DataFrame:
-        """A statement, for what the protocol has no message for."""
+        """The result of a SQL statement, where the protocol has no message."""
         frame: DataFrame = self._spark.sql(text)
         return frame
 
     def relation(self, frame: Any) -> bytes:
-        """The message of a DataFrame."""
         message: bytes = frame._plan.plan(self._spark.client).SerializeToString()
         return message
 
@@ -102,7 +99,7 @@ def _fill(extension: Any, message: str, value: bytes) -> None:
 
 @cache
 def _relation_class() -> Any:
-    """The plan that stands for a message of Delta's in plans of Spark Connect."""
+    """The class of a Delta message in plans of Spark Connect."""
     base = _connect("plan").LogicalPlan
 
     def __init__(self: Any, value: bytes) -> None:

@@ -1,7 +1,7 @@
-"""The messages of Delta's extension of Spark Connect, as tables; and their wire format.
+"""The messages of Delta's extension of Spark Connect as tables, and their wire format.
 
-Programs of delta-spark send these to a server, so names and numbers are theirs.  Messages of
-Spark's inside of them stay bytes, which the planner of the server reads.  The format is Protocol
+Programs of delta-spark send these to a server, so names and numbers are delta-spark's.  Spark's
+messages inside of them stay bytes, which the planner of the server reads.  The format is Protocol
 Buffers', of which this is the part that the messages need, so a driver needs no library for it.
 
 >>> decoded("DeltaRelation", encoded("DeltaRelation", {"is_delta_table": {"path": "/t"}}))
@@ -14,17 +14,17 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from pyspark_delta.errors import PropertyError
+from pyspark_delta.kernel.ops.footers.thrift_compact import read_varint, varint
+from pyspark_delta.spark.conf.options import illegal_option
 
 STRING, BYTES, BOOL, INT, DOUBLE, TEXT_MAP = "string", "bytes", "bool", "int", "double", "map"
-_SCALARS = (STRING, BYTES, BOOL, INT, DOUBLE, TEXT_MAP)
 # Wire types of Protocol Buffers.
 _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 _DEEPEST = 50
 
 
-class Field(NamedTuple):
+class MessageField(NamedTuple):
     """A field of a message: its name, a scalar kind or a message, and whether it repeats."""
 
     name: str
@@ -32,121 +32,72 @@ class Field(NamedTuple):
     repeats: bool = False
 
 
-_TABLE = Field("table", "DeltaTable")
-_ACTIONS = ("matched_actions", "not_matched_actions", "not_matched_by_source_actions")
-MESSAGES: Mapping[str, Mapping[int, Field]] = {
-    # Of Spark's relations, those that hold a table of ours.
-    "Relation": {16: Field("subquery_alias", "SubqueryAlias"), 998: Field("extension", "Any")},
-    "SubqueryAlias": {1: Field("input", "Relation"), 2: Field("alias", STRING)},
-    "Any": {1: Field("type_url", STRING), 2: Field("value", BYTES)},
-    "Path": {1: Field("path", STRING), 2: Field("hadoop_conf", TEXT_MAP)},
-    "DeltaTable": {1: Field("path", "Path"), 2: Field("table_or_view_name", STRING)},
-    "DeltaRelation": {
-        1: Field("scan", "Scan"),
-        2: Field("describe_history", "Scan"),
-        3: Field("describe_detail", "Scan"),
-        4: Field("convert_to_delta", "ConvertToDelta"),
-        5: Field("restore_table", "RestoreTable"),
-        6: Field("is_delta_table", "IsDeltaTable"),
-        7: Field("delete_from_table", "RowChange"),
-        8: Field("update_table", "RowChange"),
-        9: Field("merge_into_table", "MergeIntoTable"),
-        10: Field("optimize_table", "OptimizeTable"),
-    },
-    "Scan": {1: _TABLE},
-    "ConvertToDelta": {
-        1: Field("identifier", STRING),
-        2: Field("partition_schema_string", STRING),
-        3: Field("partition_schema_struct", BYTES),
-    },
-    "RestoreTable": {1: _TABLE, 2: Field("version", INT), 3: Field("timestamp", STRING)},
-    "IsDeltaTable": {1: Field("path", STRING)},
-    "RowChange": {
-        1: Field("target", BYTES),
-        2: Field("condition", BYTES),
-        3: Field("assignments", "Assignment", repeats=True),
-    },
-    "MergeIntoTable": {
-        1: Field("target", BYTES),
-        2: Field("source", BYTES),
-        3: Field("condition", BYTES),
-        **{4 + i: Field(name, "MergeAction", repeats=True) for i, name in enumerate(_ACTIONS)},
-        7: Field("with_schema_evolution", BOOL),
-    },
-    "MergeAction": {
-        1: Field("condition", BYTES),
-        2: Field("delete_action", "Assignments"),
-        3: Field("update_action", "Assignments"),
-        4: Field("update_star_action", "Assignments"),
-        5: Field("insert_action", "Assignments"),
-        6: Field("insert_star_action", "Assignments"),
-        # Ours, in numbers that delta-spark leaves free: its servers refuse such an action.
-        1001: Field("update_star_except_action", "Names"),
-        1002: Field("insert_star_except_action", "Names"),
-    },
-    "Names": {1: Field("columns", STRING, repeats=True)},
-    "Assignments": {1: Field("assignments", "Assignment", repeats=True)},
-    "Assignment": {1: Field("field", BYTES), 2: Field("value", BYTES)},
-    "OptimizeTable": {
-        1: _TABLE,
-        2: Field("partition_filters", STRING, repeats=True),
-        3: Field("zorder_columns", STRING, repeats=True),
-    },
-    "DeltaCommand": {
-        1: Field("clone_table", "CloneTable"),
-        2: Field("vacuum_table", "VacuumTable"),
-        3: Field("upgrade_table_protocol", "UpgradeTableProtocol"),
-        4: Field("generate", "Generate"),
-        5: Field("create_delta_table", "CreateDeltaTable"),
-        6: Field("add_feature_support", "FeatureSupport"),
-        7: Field("drop_feature_support", "FeatureSupport"),
-    },
-    "CloneTable": {
-        1: _TABLE,
-        2: Field("target", STRING),
-        3: Field("version", INT),
-        4: Field("timestamp", STRING),
-        5: Field("is_shallow", BOOL),
-        6: Field("replace", BOOL),
-        7: Field("properties", TEXT_MAP),
-    },
-    "VacuumTable": {1: _TABLE, 2: Field("retention_hours", DOUBLE)},
-    "UpgradeTableProtocol": {
-        1: _TABLE,
-        2: Field("reader_version", INT),
-        3: Field("writer_version", INT),
-    },
-    "Generate": {1: _TABLE, 2: Field("mode", STRING)},
-    "CreateDeltaTable": {
-        1: Field("mode", INT),
-        2: Field("table_name", STRING),
-        3: Field("location", STRING),
-        4: Field("comment", STRING),
-        5: Field("columns", "Column", repeats=True),
-        6: Field("partitioning_columns", STRING, repeats=True),
-        7: Field("properties", TEXT_MAP),
-        8: Field("clustering_columns", STRING, repeats=True),
-    },
-    "Column": {
-        1: Field("name", STRING),
-        2: Field("data_type", BYTES),
-        3: Field("nullable", BOOL),
-        4: Field("generated_always_as", STRING),
-        5: Field("comment", STRING),
-        6: Field("identity_info", "IdentityInfo"),
-    },
-    "IdentityInfo": {
-        1: Field("start", INT),
-        2: Field("step", INT),
-        3: Field("allow_explicit_insert", BOOL),
-    },
-    "FeatureSupport": {
-        1: _TABLE,
-        2: Field("feature_name", STRING),
-        3: Field("truncate_history", BOOL),
-    },
+def _fields(text: str) -> Mapping[int, MessageField]:
+    """The fields of a row such as "1 table:DeltaTable 2 names:string*"; a star means repeated."""
+    words = text.split()
+    found = {}
+    for number, row in zip(words[::2], words[1::2], strict=True):
+        name, _, kind = row.rstrip("*").partition(":")
+        found[int(number)] = MessageField(name, kind, row.endswith("*"))
+    return found
+
+
+_ROWS = {
+    # Of Spark's relations, those that hold a Delta table.
+    "Relation": "16 subquery_alias:SubqueryAlias 998 extension:Any",
+    "SubqueryAlias": "1 input:Relation 2 alias:string",
+    "Any": "1 type_url:string 2 value:bytes",
+    "Path": "1 path:string 2 hadoop_conf:map",
+    "DeltaTable": "1 path:Path 2 table_or_view_name:string",
+    "DeltaRelation": """
+        1 scan:Scan 2 describe_history:Scan 3 describe_detail:Scan
+        4 convert_to_delta:ConvertToDelta 5 restore_table:RestoreTable
+        6 is_delta_table:IsDeltaTable 7 delete_from_table:RowChange 8 update_table:RowChange
+        9 merge_into_table:MergeIntoTable 10 optimize_table:OptimizeTable""",
+    "Scan": "1 table:DeltaTable",
+    "ConvertToDelta": """
+        1 identifier:string 2 partition_schema_string:string 3 partition_schema_struct:bytes""",
+    "RestoreTable": "1 table:DeltaTable 2 version:int 3 timestamp:string",
+    "IsDeltaTable": "1 path:string",
+    "RowChange": "1 target:bytes 2 condition:bytes 3 assignments:Assignment*",
+    "MergeIntoTable": """
+        1 target:bytes 2 source:bytes 3 condition:bytes 4 matched_actions:MergeAction*
+        5 not_matched_actions:MergeAction* 6 not_matched_by_source_actions:MergeAction*
+        7 with_schema_evolution:bool""",
+    # Those from 1001 on are not delta-spark's, whose servers refuse such an action.
+    "MergeAction": """
+        1 condition:bytes 2 delete_action:Assignments 3 update_action:Assignments
+        4 update_star_action:Assignments 5 insert_action:Assignments
+        6 insert_star_action:Assignments
+        1001 update_star_except_action:Names 1002 insert_star_except_action:Names""",
+    "Names": "1 columns:string*",
+    "Assignments": "1 assignments:Assignment*",
+    "Assignment": "1 field:bytes 2 value:bytes",
+    "OptimizeTable": "1 table:DeltaTable 2 partition_filters:string* 3 zorder_columns:string*",
+    "DeltaCommand": """
+        1 clone_table:CloneTable 2 vacuum_table:VacuumTable
+        3 upgrade_table_protocol:UpgradeTableProtocol 4 generate:Generate
+        5 create_delta_table:CreateDeltaTable 6 add_feature_support:FeatureSupport
+        7 drop_feature_support:FeatureSupport""",
+    "CloneTable": """
+        1 table:DeltaTable 2 target:string 3 version:int 4 timestamp:string 5 is_shallow:bool
+        6 replace:bool 7 properties:map""",
+    "VacuumTable": "1 table:DeltaTable 2 retention_hours:double",
+    "UpgradeTableProtocol": "1 table:DeltaTable 2 reader_version:int 3 writer_version:int",
+    "Generate": "1 table:DeltaTable 2 mode:string",
+    "CreateDeltaTable": """
+        1 mode:int 2 table_name:string 3 location:string 4 comment:string 5 columns:Column*
+        6 partitioning_columns:string* 7 properties:map 8 clustering_columns:string*""",
+    "Column": """
+        1 name:string 2 data_type:bytes 3 nullable:bool 4 generated_always_as:string
+        5 comment:string 6 identity_info:IdentityInfo""",
+    "IdentityInfo": "1 start:int 2 step:int 3 allow_explicit_insert:bool",
+    "FeatureSupport": "1 table:DeltaTable 2 feature_name:string 3 truncate_history:bool",
 }
-_MAP_ENTRY = {1: Field("key", STRING), 2: Field("value", STRING)}
+MESSAGES: Mapping[str, Mapping[int, MessageField]] = {
+    name: _fields(row) for name, row in _ROWS.items()
+}
+_MAP_ENTRY = {1: MessageField("key", STRING), 2: MessageField("value", STRING)}
 PACKAGE = "delta.connect"
 """The package of the messages in Protocol Buffers."""
 
@@ -158,7 +109,7 @@ def encoded(message: str, values: Mapping[str, Any]) -> bytes:
         value = values.get(f.name)
         if value is None:
             continue
-        for each in value if f.repeats else _entries(value) if f.kind == TEXT_MAP else (value,):
+        for each in value if f.repeats else value.items() if f.kind == TEXT_MAP else (value,):
             parts.append(_field(number, f.kind, each))
     return b"".join(parts)
 
@@ -171,23 +122,15 @@ def decoded(message: str, data: bytes) -> dict[str, Any]:
     try:
         return _decoded(MESSAGES[message], data, 0)
     except (ValueError, IndexError, UnicodeDecodeError, struct.error) as error:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION",
-            input=f"{len(data)} bytes",
-            name=message,
-            explain="is not a message of Delta's protocol for Spark Connect",
-        ) from error
-
-
-def _entries(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    return iter(values.items())
+        reason = "is not a message of Delta's protocol for Spark Connect"
+        raise illegal_option(message, f"{len(data)} bytes", reason) from error
 
 
 def _field(number: int, kind: str, value: Any) -> bytes:
     if kind in (BOOL, INT):
-        return _varint(number << 3 | _VARINT) + _varint(int(value) & 0xFFFF_FFFF_FFFF_FFFF)
+        return varint(number << 3 | _VARINT) + varint(int(value) & 0xFFFF_FFFF_FFFF_FFFF)
     if kind == DOUBLE:
-        return _varint(number << 3 | _FIXED_64) + struct.pack("<d", value)
+        return varint(number << 3 | _FIXED_64) + struct.pack("<d", value)
     if kind == STRING:
         data = str(value).encode("utf-8")
     elif kind == BYTES:
@@ -196,19 +139,10 @@ def _field(number: int, kind: str, value: Any) -> bytes:
         data = _field(1, STRING, value[0]) + _field(2, STRING, value[1])
     else:
         data = encoded(kind, value)
-    return _varint(number << 3 | _LENGTH) + _varint(len(data)) + data
+    return varint(number << 3 | _LENGTH) + varint(len(data)) + data
 
 
-def _varint(value: int) -> bytes:
-    made = bytearray()
-    while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
-        value >>= 7
-    made.append(value)
-    return bytes(made)
-
-
-def _decoded(fields: Mapping[int, Field], data: bytes, depth: int) -> dict[str, Any]:
+def _decoded(fields: Mapping[int, MessageField], data: bytes, depth: int) -> dict[str, Any]:
     if depth > _DEEPEST:
         raise ValueError("messages are nested too deep")
     found: dict[str, Any] = {}
@@ -249,13 +183,9 @@ def _raw_fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
 
 
 def _read_varint(data: bytes, place: int) -> tuple[int, int]:
-    value = 0
-    for i in range(_LONGEST_VARINT):
-        byte = data[place + i]
-        value |= (byte & 0x7F) << 7 * i
-        if byte < 0x80:
-            return value, place + i + 1
-    raise ValueError("a number is too long")
+    # IndexError for a longer number, which would take ever longer to read.
+    value, length = read_varint(data[place : place + _LONGEST_VARINT], 0)
+    return value, place + length
 
 
 def _value(kind: str, wire: int, raw: Any, depth: int) -> Any:

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from pyspark_delta.errors import OperationNotAllowedError, PropertyError
-from pyspark_delta.kernel.protocol.types import BOOLEAN, STRING, StructField, StructType
+from pyspark_delta.errors import OperationNotAllowedError
+from pyspark_delta.kernel.protocol.types import BOOLEAN, STRING
 from pyspark_delta.kernel.sql.quoting import quoted_path
 from pyspark_delta.spark.api.merge_builder import DeltaMergeBuilder
 from pyspark_delta.spark.api.table import DeltaTable
 from pyspark_delta.spark.api.table_builder import IdentityGenerator
+from pyspark_delta.spark.conf.options import illegal_option
 from pyspark_delta.spark.connect.messages import PACKAGE, decoded
 from pyspark_delta.spark.jvm.hooks.bridge import HookedCommand
 from pyspark_delta.spark.jvm.hooks.planner import ConnectPlanner
 from pyspark_delta.spark.maintenance.restore import RESTORE_COLUMNS
 from pyspark_delta.spark.merge.request import MERGE_SCHEMA
-from pyspark_delta.spark.results.local_frame import local_frame
+from pyspark_delta.spark.results.local_frame import columns, local_frame
 from pyspark_delta.spark.results.optimize import OPTIMIZE_SCHEMA
 from pyspark_delta.spark.sql.statement import counts_schema
 
 Message = Mapping[str, Any]
 _RELATION, _COMMAND = f"{PACKAGE}.DeltaRelation", f"{PACKAGE}.DeltaCommand"
 _AFFECTED = counts_schema("num_affected_rows")
-_YES_OR_NO = StructType((StructField("value", BOOLEAN),))
-_TEXT = StructType((StructField("value", STRING),))
+_YES_OR_NO, _TEXT = columns(value=BOOLEAN), columns(value=STRING)
 _MODES: Mapping[int, Callable[[SparkSession], Any]] = {
     1: DeltaTable.create,
     2: DeltaTable.createIfNotExists,
@@ -41,25 +42,45 @@ _CLAUSES = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """A message of a client, and what reads Spark's messages inside of it."""
+
+    spark: SparkSession
+    planner: ConnectPlanner
+    body: Message
+
+    @property
+    def table(self) -> DeltaTable:
+        return _table(self.spark, self.body.get("table"))
+
+    @property
+    def target(self) -> DeltaTable:
+        return _target(self.spark, self.body.get("target", b""))
+
+    @property
+    def condition(self) -> Column | None:
+        return _condition(self.planner, self.body)
+
+
 def find_relation(
     spark: SparkSession, planner: ConnectPlanner, data: bytes
 ) -> HookedCommand | DataFrame | None:
-    """The rows, or the command, of a relation of Delta's; None for another extension."""
+    """The rows, or the command, of a Delta relation; None for another extension."""
     found = _opened(data, _RELATION)
     if found is None:
         return None
     kind, body = found
-    result: HookedCommand | DataFrame = _RELATIONS[kind](spark, planner, body)
-    return result
+    return _RELATIONS[kind](_Call(spark=spark, planner=planner, body=body))
 
 
 def run_command(spark: SparkSession, planner: ConnectPlanner, data: bytes) -> bool:
-    """Run a command of Delta's; False for another extension."""
+    """Run a Delta command; False for another extension."""
     found = _opened(data, _COMMAND)
     if found is None:
         return False
     kind, body = found
-    _COMMANDS[kind](spark, planner, body)
+    _COMMANDS[kind](_Call(spark=spark, planner=planner, body=body))
     return True
 
 
@@ -70,9 +91,7 @@ def _opened(data: bytes, name: str) -> tuple[str, Message] | None:
         return None
     message = decoded(name.rpartition(".")[2], envelope.get("value", b""))
     if len(message) != 1:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION", input="", name=name, explain="has no operation that is known"
-        )
+        raise illegal_option(name, "", "has no operation that is known")
     return next(iter(message.items()))
 
 
@@ -85,7 +104,7 @@ def _table(spark: SparkSession, message: Message | None) -> DeltaTable:
 
 
 def _target(spark: SparkSession, data: bytes) -> DeltaTable:
-    """The table of a relation of Spark's: a scan of ours, with an alias or without."""
+    """The table of one of Spark's relations: a Delta scan, with an alias or without."""
     relation, alias = decoded("Relation", data), None
     if "subquery_alias" in relation:
         alias = relation["subquery_alias"].get("alias")
@@ -98,73 +117,64 @@ def _target(spark: SparkSession, data: bytes) -> DeltaTable:
     return table if alias is None else table.alias(alias)
 
 
-def _scan(spark: SparkSession, planner: ConnectPlanner, body: Message) -> DataFrame:
-    table = _table(spark, body.get("table"))
+def _scan(call: _Call) -> DataFrame:
+    table = call.table
     # Not `toDF`, whose columns are known: the server keeps plans, and analyzes this one each time.
-    return spark.read.format("delta").options(**table._options).load(table._path)
+    return call.spark.read.format("delta").options(**table._options).load(table._path)
 
 
-def _history(spark: SparkSession, planner: ConnectPlanner, body: Message) -> DataFrame:
-    return _table(spark, body.get("table")).history()
+def _is_delta_table(call: _Call) -> DataFrame:
+    found = DeltaTable.isDeltaTable(call.spark, call.body.get("path", ""))
+    return local_frame(call.spark, _YES_OR_NO, [(found,)])
 
 
-def _detail(spark: SparkSession, planner: ConnectPlanner, body: Message) -> DataFrame:
-    return _table(spark, body.get("table")).detail()
-
-
-def _is_delta_table(spark: SparkSession, planner: ConnectPlanner, body: Message) -> DataFrame:
-    return local_frame(spark, _YES_OR_NO, [(DeltaTable.isDeltaTable(spark, body.get("path", "")),)])
-
-
-def _convert(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
-    identifier = str(body.get("identifier", ""))
-    schema: Any = body.get("partition_schema_string")
-    if "partition_schema_struct" in body:
-        schema = planner.data_type(body["partition_schema_struct"])
+def _convert(call: _Call) -> HookedCommand:
+    identifier = str(call.body.get("identifier", ""))
+    schema: Any = call.body.get("partition_schema_string")
+    if "partition_schema_struct" in call.body:
+        schema = call.planner.data_type(call.body["partition_schema_struct"])
 
     def run() -> DataFrame:
-        DeltaTable.convertToDelta(spark, identifier, schema)
+        DeltaTable.convertToDelta(call.spark, identifier, schema)
         format_name, dot, path = identifier.partition(".")
         is_path = format_name.lower() == "parquet" and path.startswith("`")
-        return local_frame(spark, _TEXT, [(f"delta{dot}{path}" if is_path else identifier,)])
+        converted = f"delta{dot}{path}" if is_path else identifier
+        return local_frame(call.spark, _TEXT, [(converted,)])
 
     return HookedCommand(text="ConvertToDelta", schema=_TEXT, run=run)
 
 
-def _restore(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
+def _restore(call: _Call) -> HookedCommand:
     def run() -> DataFrame:
-        table = _table(spark, body.get("table"))
-        if "timestamp" in body:
-            return table.restoreToTimestamp(body["timestamp"])
-        return table.restoreToVersion(body.get("version", 0))
+        if "timestamp" in call.body:
+            return call.table.restoreToTimestamp(call.body["timestamp"])
+        return call.table.restoreToVersion(call.body.get("version", 0))
 
     return HookedCommand(text="RestoreTable", schema=counts_schema(*RESTORE_COLUMNS), run=run)
 
 
-def _delete(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
-    table = _target(spark, body.get("target", b""))
-    where = _condition(planner, body)
+def _delete(call: _Call) -> HookedCommand:
+    table, where = call.target, call.condition
     return HookedCommand(text="DeleteFromTable", schema=_AFFECTED, run=lambda: table.delete(where))
 
 
-def _update(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
-    table = _target(spark, body.get("target", b""))
-    where = _condition(planner, body)
-    values = _assignments(planner, body)
+def _update(call: _Call) -> HookedCommand:
+    table, where = call.target, call.condition
+    values = _assignments(call.planner, call.body)
     return HookedCommand(
         text="UpdateTable", schema=_AFFECTED, run=lambda: table.update(where, values)
     )
 
 
-def _merge(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
-    table = _target(spark, body.get("target", b""))
-    source = planner.rows(body.get("source", b""))
-    condition = _condition(planner, body)
+def _merge(call: _Call) -> HookedCommand:
+    table, body = call.target, call.body
+    source = call.planner.rows(body.get("source", b""))
+    condition = call.condition
     assert condition is not None
     builder = table.merge(source, condition)
     for name, method in _CLAUSES.items():
         for action in body.get(name, ()):
-            builder = _with_clause(planner, builder, method, action)
+            builder = _with_clause(call.planner, builder, method, action)
     if body.get("with_schema_evolution"):
         builder = builder.withSchemaEvolution()
     return HookedCommand(text="MergeIntoTable", schema=MERGE_SCHEMA, run=builder.execute)
@@ -202,25 +212,24 @@ def _assignments(planner: ConnectPlanner, body: Message) -> dict[str, str | Colu
 def _field_name(planner: ConnectPlanner, message: bytes) -> str:
     path = planner.name(message)
     if path is None:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION", input="expression", name="set", explain="is no column's name"
-        )
+        raise illegal_option("set", "expression", "is no column's name")
     return quoted_path(path)
 
 
-def _optimize(spark: SparkSession, planner: ConnectPlanner, body: Message) -> HookedCommand:
+def _optimize(call: _Call) -> HookedCommand:
     def run() -> DataFrame:
-        builder = _table(spark, body.get("table")).optimize()
-        for each in body.get("partition_filters", ()):
+        builder = call.table.optimize()
+        for each in call.body.get("partition_filters", ()):
             builder = builder.where(each)
-        columns = body.get("zorder_columns")
-        return builder.executeZOrderBy(*columns) if columns else builder.executeCompaction()
+        names = call.body.get("zorder_columns")
+        return builder.executeZOrderBy(*names) if names else builder.executeCompaction()
 
     return HookedCommand(text="OptimizeTable", schema=OPTIMIZE_SCHEMA, run=run)
 
 
-def _clone(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
-    table, target = _table(spark, body.get("table")), body.get("target", "")
+def _clone(call: _Call) -> None:
+    table, body = call.table, call.body
+    target = body.get("target", "")
     given = (body.get("is_shallow", False), body.get("replace", False), body.get("properties"))
     if "timestamp" in body:
         table.cloneAtTimestamp(body["timestamp"], target, *given)
@@ -230,40 +239,17 @@ def _clone(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
         table.clone(target, *given)
 
 
-def _vacuum(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
-    _table(spark, body.get("table")).vacuum(body.get("retention_hours"))
-
-
-def _upgrade(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
-    versions = (body.get("reader_version", 0), body.get("writer_version", 0))
-    _table(spark, body.get("table")).upgradeTableProtocol(*versions)
-
-
-def _generate(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
-    _table(spark, body.get("table")).generate(body.get("mode", ""))
-
-
-def _add_feature(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
-    _table(spark, body.get("table")).addFeatureSupport(body.get("feature_name", ""))
-
-
-def _drop_feature(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
-    table, truncates = _table(spark, body.get("table")), body.get("truncate_history")
-    table.dropFeatureSupport(body.get("feature_name", ""), truncates)
-
-
-def _create(spark: SparkSession, planner: ConnectPlanner, body: Message) -> None:
+def _create(call: _Call) -> None:
+    body = call.body
     make = _MODES.get(body.get("mode", 0))
     if make is None:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION", input=str(body.get("mode")), name="mode", explain="is unknown"
-        )
-    builder = make(spark)
+        raise illegal_option("mode", str(body.get("mode")), "is unknown")
+    builder = make(call.spark)
     for key, name in _BUILDER_METHODS.items():
         if key in body:
             builder = getattr(builder, name)(body[key])
     for each in body.get("columns", ()):
-        builder = builder.addColumn(each.get("name", ""), **_column(planner, each))
+        builder = builder.addColumn(each.get("name", ""), **_column(call.planner, each))
     if "partitioning_columns" in body:
         builder = builder.partitionedBy(*body["partitioning_columns"])
     if "clustering_columns" in body:
@@ -289,10 +275,10 @@ def _column(planner: ConnectPlanner, message: Message) -> dict[str, Any]:
     return given
 
 
-_RELATIONS: Mapping[str, Callable[[SparkSession, ConnectPlanner, Message], Any]] = {
+_RELATIONS: Mapping[str, Callable[[_Call], HookedCommand | DataFrame]] = {
     "scan": _scan,
-    "describe_history": _history,
-    "describe_detail": _detail,
+    "describe_history": lambda call: call.table.history(),
+    "describe_detail": lambda call: call.table.detail(),
     "convert_to_delta": _convert,
     "restore_table": _restore,
     "is_delta_table": _is_delta_table,
@@ -301,12 +287,18 @@ _RELATIONS: Mapping[str, Callable[[SparkSession, ConnectPlanner, Message], Any]]
     "merge_into_table": _merge,
     "optimize_table": _optimize,
 }
-_COMMANDS: Mapping[str, Callable[[SparkSession, ConnectPlanner, Message], None]] = {
+_COMMANDS: Mapping[str, Callable[[_Call], object]] = {
     "clone_table": _clone,
-    "vacuum_table": _vacuum,
-    "upgrade_table_protocol": _upgrade,
-    "generate": _generate,
+    "vacuum_table": lambda call: call.table.vacuum(call.body.get("retention_hours")),
+    "upgrade_table_protocol": lambda call: call.table.upgradeTableProtocol(
+        call.body.get("reader_version", 0), call.body.get("writer_version", 0)
+    ),
+    "generate": lambda call: call.table.generate(call.body.get("mode", "")),
     "create_delta_table": _create,
-    "add_feature_support": _add_feature,
-    "drop_feature_support": _drop_feature,
+    "add_feature_support": lambda call: call.table.addFeatureSupport(
+        call.body.get("feature_name", "")
+    ),
+    "drop_feature_support": lambda call: call.table.dropFeatureSupport(
+        call.body.get("feature_name", ""), call.body.get("truncate_history")
+    ),
 }

@@ -7,11 +7,7 @@ from functools import cache
 
 from pyspark.sql import SparkSession
 
-from pyspark_delta.kernel.ops.convert.files import (
-    DEFAULT_RULES,
-    PartitionRules,
-    create_add_file,
-)
+from pyspark_delta.kernel.ops.convert.files import DEFAULT_RULES, PartitionRules, create_add_file
 from pyspark_delta.kernel.ops.footers.stats import LayoutStats
 from pyspark_delta.kernel.protocol.actions import AddFile, Metadata, Protocol
 from pyspark_delta.kernel.protocol.features import supported_features
@@ -83,7 +79,6 @@ def create_delta_actions(
 def _layout_stats(
     footers: Footers, metadata: Metadata, protocol: Protocol
 ) -> Callable[[int], LayoutStats]:
-    """Gives the statistics of a layout of `footers`, for the columns that the table has them of."""
     columns = table_stats_columns(metadata)
     has_vectors = "deletionVectors" in supported_features(protocol)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 import pyarrow as pa
@@ -102,7 +102,9 @@ class ConvertToDeltaCommand:
         if txn.read_version == -1 or self.incremental:
             self.perform_convert(spark, txn, target, table)
         else:
-            self._handle_existing_log(spark, txn, target, table)
+            _Conversion(
+                command=self, spark=spark, txn=txn, target=target, table=table
+            ).handle_existing_log()
         return []
 
     def dry_run(self, spark: SparkSession) -> ConvertReport:
@@ -113,17 +115,18 @@ class ConvertToDeltaCommand:
         draft = ReportDraft(location=target.target_dir, is_delta=is_delta)
         if is_delta and not self.incremental:
             return draft.report
-        with draft.noted(), progress() as bar:
+        with draft.collected_problems(), progress() as bar:
             table = self.get_target_table(spark, target)
             if is_delta:
                 table = _adopting_table(txn, table, self.partition_schema)
-            with self._manifest(spark, txn, table, bar) as manifest:
+            work = _Conversion(command=self, spark=spark, txn=txn, target=target, table=table)
+            with work.manifest(bar) as manifest:
                 draft.add_files(manifest, table.partition_schema, partition_rules(spark))
                 if not manifest.num_files:
                     return draft.report
-                with self._footers(spark, manifest, table, bar) as footers:
+                with work.footers(manifest, bar) as footers:
                     draft.add_footers(footers)
-                    self._define(spark, txn, table, footers)
+                    work.define(footers)
                     draft.add_definition(txn.metadata)
         return draft.report
 
@@ -143,11 +146,12 @@ class ConvertToDeltaCommand:
             table = _adopting_table(txn, table, self.partition_schema)
         elif target.is_delta:
             raise TableNotFoundError("DELTA_TABLE_NOT_FOUND", tableName=target.identifier)
-        with progress() as bar, self._manifest(spark, txn, table, bar) as manifest:
+        work = _Conversion(command=self, spark=spark, txn=txn, target=target, table=table)
+        with progress() as bar, work.manifest(bar) as manifest:
             if not manifest.num_files:
                 return
-            with self._footers(spark, manifest, table, bar) as footers:
-                self._define(spark, txn, table, footers)
+            with work.footers(manifest, bar) as footers:
+                work.define(footers)
                 add_files = self.create_delta_actions(
                     spark, footers, table.partition_schema, txn, progress=bar
                 )
@@ -156,7 +160,7 @@ class ConvertToDeltaCommand:
                     txn.read_whole_table()  # another adoption of the same files is a conflict
                 self.stream_write(spark, txn, add_files, operation, footers.num_files)
         if not adopts:
-            self._update_catalog(spark, txn, target, table)
+            work.update_catalog()
 
     def merge_schemas_in_parallel(self, spark: SparkSession, manifest: FileManifest) -> StructType:
         """The merged columns of all files, without those that exist only in directory names."""
@@ -254,49 +258,43 @@ class ConvertToDeltaCommand:
     def _log(self, spark: SparkSession, target: ConvertTarget) -> DeltaLog:
         return open_log(spark, self.delta_path or target.target_dir)
 
-    def _manifest(
-        self,
-        spark: SparkSession,
-        txn: OptimisticTransaction,
-        table: ConvertTargetTable,
-        bar: Progress,
-    ) -> FileManifest:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Conversion:
+    """The steps of a command, for one table and transaction."""
+
+    command: ConvertToDeltaCommand
+    spark: SparkSession
+    txn: OptimisticTransaction
+    target: ConvertTarget
+    table: ConvertTargetTable
+
+    def manifest(self, bar: Progress) -> FileManifest:
         return list_files(
-            spark,
-            table.location,
-            partitions=table.partitions,
+            self.spark,
+            self.table.location,
+            partitions=self.table.partitions,
             progress=bar,
-            keep=None if txn.snapshot is None else _unknown_files(txn.snapshot),
+            keep=None if self.txn.snapshot is None else _unknown_files(self.txn.snapshot),
         )
 
-    def _footers(
-        self,
-        spark: SparkSession,
-        manifest: FileManifest,
-        table: ConvertTargetTable,
-        bar: Progress,
-    ) -> Footers:
+    def footers(self, manifest: FileManifest, bar: Progress) -> Footers:
         return read_footers(
-            spark,
+            self.spark,
             manifest,
-            stats=self._collects_stats(spark),
-            infer_schema=table.catalog_schema is None,
-            configuration=table.properties,
+            stats=self.command._collects_stats(self.spark),
+            infer_schema=self.table.catalog_schema is None,
+            configuration=self.table.properties,
             progress=bar,
         )
 
-    def _define(
-        self,
-        spark: SparkSession,
-        txn: OptimisticTransaction,
-        table: ConvertTargetTable,
-        footers: Footers,
-    ) -> None:
+    def define(self, footers: Footers) -> None:
         """Resolve the definition of the new table; raises when the table cannot have it."""
+        command, txn, table = self.command, self.txn, self.table
         if txn.snapshot is not None:
-            _check_adoption(spark, txn, _inferred(footers))
+            _check_adoption(self.spark, txn, _inferred(footers))
         else:
-            schema = table.catalog_schema or self.construct_table_schema(
+            schema = table.catalog_schema or command.construct_table_schema(
                 _inferred(footers), table.partition_schema
             )
             metadata = Metadata(
@@ -308,19 +306,14 @@ class ConvertToDeltaCommand:
                 created_time=txn.log.now_ms(),
             )
             txn.update_metadata(metadata)
-        self.check_column_mapping(txn.metadata, table)
+        command.check_column_mapping(txn.metadata, table)
         tracks_rows = ROW_TRACKING_FEATURE in supported_features(txn.protocol)
-        if tracks_rows and not self._collects_stats(spark):
+        if tracks_rows and not command._collects_stats(self.spark):
             raise OperationNotAllowedError("DELTA_CONVERT_TO_DELTA_ROW_TRACKING_WITHOUT_STATS")
 
-    def _handle_existing_log(
-        self,
-        spark: SparkSession,
-        txn: OptimisticTransaction,
-        target: ConvertTarget,
-        table: ConvertTargetTable,
-    ) -> None:
+    def handle_existing_log(self) -> None:
         """Handle files that are a Delta table already, which the catalog may not know."""
+        spark, txn, target = self.spark, self.txn, self.target
         if not target.is_parquet_catalog_table:
             print(ALREADY_DELTA)
             return
@@ -335,28 +328,21 @@ class ConvertToDeltaCommand:
                     metadataCheckSqlConf=CONVERT_METADATA_CHECK.key,
                 )
             txn.update_metadata(replace(txn.metadata, configuration=merged))
-            operation = self.get_operation(spark, 0, target, PARQUET)
+            operation = self.command.get_operation(spark, 0, target, PARQUET)
             parameters = {**operation.parameters, "collectStats": False}
             txn.commit(
-                [],
-                replace(operation, parameters=parameters),
-                user_metadata=USER_METADATA.of(spark),
+                [], replace(operation, parameters=parameters), user_metadata=USER_METADATA.of(spark)
             )
-        self._update_catalog(spark, txn, target, table)
+        self.update_catalog()
 
-    def _update_catalog(
-        self,
-        spark: SparkSession,
-        txn: OptimisticTransaction,
-        target: ConvertTarget,
-        table: ConvertTargetTable,
-    ) -> None:
+    def update_catalog(self) -> None:
         """Change the catalog's entry to that of a Delta table; its log may refer to its places."""
-        outside = tuple(table.places_outside(self.delta_path))
-        allow_places(spark, outside)
-        if target.catalog_table is not None and self.delta_path is None:
-            schema = schema_for_catalog(txn.metadata.schema)
-            make_delta(JvmSession(spark), target.catalog_table, schema, outside)
+        delta_path, entry = self.command.delta_path, self.target.catalog_table
+        outside = tuple(self.table.places_outside(delta_path))
+        allow_places(self.spark, outside)
+        if entry is not None and delta_path is None:
+            schema = schema_for_catalog(self.txn.metadata.schema)
+            make_delta(JvmSession(self.spark), entry, schema, outside)
 
 
 def _inferred(footers: Footers) -> StructType:

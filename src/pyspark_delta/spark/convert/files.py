@@ -43,7 +43,7 @@ from pyspark_delta.kernel.storage.uris import encode_path, resolve_action_path
 from pyspark_delta.spark.conf.progress import Progress
 from pyspark_delta.spark.conf.setting_table import CONVERT_SINK_LOG
 from pyspark_delta.spark.convert.tasks import (
-    Spool,
+    Spooled,
     cached_by_value,
     has_own_executors,
     shared_items,
@@ -136,14 +136,11 @@ class CatalogPartition:
     location: str
 
 
-class FileManifest:
+class FileManifest(Spooled):
     """The files to convert, kept on the driver's disk until it is closed."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        location: str,
-        partitions: Sequence[CatalogPartition] = (),
+        self, spark: SparkSession, location: str, partitions: Sequence[CatalogPartition] = ()
     ) -> None:
         self.store = open_log(spark, location).store
         self.root = hadoop_location(self.store.root_uri)
@@ -151,8 +148,8 @@ class FileManifest:
         self.num_files = 0
         self.num_bytes = 0
         self._spark = spark
-        self._spool = Spool()
         self._stores: dict[str, LogStore] = {}
+        super().__init__()
 
     @property
     def is_local(self) -> bool:
@@ -166,7 +163,6 @@ class FileManifest:
                 yield from reader
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add files."""
         if not batch.num_rows:
             return
         sink = pa.BufferOutputStream()
@@ -213,16 +209,6 @@ class FileManifest:
         if partition is None:
             return partition_values(path, schema, rules)
         return given_partition_values(self.partitions[partition].values, schema, rules)
-
-    def close(self) -> None:
-        """Free the disk."""
-        self._spool.close()
-
-    def __enter__(self) -> FileManifest:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def list_files(

@@ -55,7 +55,7 @@ from pyspark_delta.spark.conf.setting_table import CONVERT_SCHEMA_BATCH, CONVERT
 from pyspark_delta.spark.conf.settings import IGNORE_CORRUPT_FILES, is_on
 from pyspark_delta.spark.convert.files import FileManifest
 from pyspark_delta.spark.convert.tasks import (
-    Spool,
+    Spooled,
     can_run_python,
     has_own_executors,
     run_by_value,
@@ -125,7 +125,7 @@ class FileRows(NamedTuple):
     footers: list[FileFooter] | None
 
 
-class Footers:
+class Footers(Spooled):
     """Files, footers and schema; on the driver's disk until closed.
 
     `schema` is that of the data, None when it is not inferred.  The footers of `rows` refer to
@@ -133,6 +133,7 @@ class Footers:
     """
 
     def __init__(self, manifest: FileManifest, *, has_stats: bool) -> None:
+        super().__init__()
         self.manifest = manifest
         self.has_stats = has_stats
         self.schema: StructType | None = None
@@ -140,35 +141,23 @@ class Footers:
         self.num_files = manifest.num_files
         self.num_bytes = manifest.num_bytes
         self.unread: Iterator[FileRows] | None = None
-        self._spool: Spool | None = None
+        self._is_kept = False
 
     def rows(self) -> Iterator[FileRows]:
         """The files with their footers."""
-        if self._spool is not None:
+        if self._is_kept:
             return (FileRows(*pickle.loads(block)) for block in self._spool)
         if self.unread is not None:
             return self.unread
         return map(_without_footers, self.manifest.batches())
 
     def keep(self, rows: FileRows) -> None:
-        """Add files with footers."""
-        if self._spool is None:
-            self._spool = Spool()
+        if not self._is_kept:
+            self._is_kept = True
             self.num_files = self.num_bytes = 0
         self._spool.append(pickle.dumps(tuple(rows), pickle.HIGHEST_PROTOCOL))
         self.num_files += len(rows.paths)
         self.num_bytes += sum(rows.sizes)
-
-    def close(self) -> None:
-        """Free the disk."""
-        if self._spool is not None:
-            self._spool.close()
-
-    def __enter__(self) -> Footers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def read_footers(
@@ -390,7 +379,7 @@ def _schema_of(spark: SparkSession, layout: ParquetLayout, uri: str) -> StructTy
         except SchemaError as error:
             if error.condition == _DUPLICATES:
                 raise _duplicates(uri, error.parameters["duplicateCols"]) from error
-            # Otherwise the file has a type that is not one of ours.
+            # Otherwise the file has a type that tables cannot have.
     try:
         read = spark.read.format("parquet").options(**_ONE_FILE).load(hadoop_location(uri))
         return _plain(from_spark(read.schema))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 from pyspark.sql.types import StructType as SparkStructType
 
 from pyspark_delta.errors import DeltaError
+from pyspark_delta.kernel.log.snapshot import html_table
 from pyspark_delta.kernel.ops.convert.files import PartitionRules
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.protocol.types import StructType
@@ -64,11 +64,7 @@ class ConvertReport:
         return "\n".join(f"{key}: {value}" for key, value in self._rows())
 
     def _repr_html_(self) -> str:
-        """An HTML summary for notebooks."""
-        cells = "".join(
-            f"<tr><th>{key}</th><td>{html.escape(value)}</td></tr>" for key, value in self._rows()
-        )
-        return f"<table><caption>CONVERT TO DELTA, dry run</caption>{cells}</table>"
+        return html_table("CONVERT TO DELTA, dry run", self._rows())
 
 
 class ReportDraft:
@@ -78,8 +74,8 @@ class ReportDraft:
         self.report = ConvertReport(location=location, is_delta=is_delta)
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Add an error of ours, which ends the block, to the problems of the report."""
+    def collected_problems(self) -> Iterator[None]:
+        """Add a DeltaError, which ends the block, to the problems of the report."""
         try:
             yield
         except DeltaError as error:
@@ -106,12 +102,11 @@ class ReportDraft:
                 if directory in checked or len(self.report.problems) >= _MOST_PROBLEMS:
                     continue
                 checked.add(directory)
-                with self.noted():
+                with self.collected_problems():
                     manifest.partition_values(path, number, partition_schema, rules)
         self._set(paths=tuple(first))
 
     def add_footers(self, footers: Footers) -> None:
-        """Add the schema and counts from the footers."""
         self._set(
             skipped=self.report.files - footers.num_files,
             files=footers.num_files,
@@ -120,7 +115,6 @@ class ReportDraft:
         )
 
     def add_definition(self, metadata: Metadata) -> None:
-        """Add the definition of the new table."""
         self._set(
             schema=to_spark(metadata.schema), partition_columns=tuple(metadata.partition_columns)
         )

@@ -58,7 +58,6 @@ class ConvertTarget:
 
     @property
     def is_delta(self) -> bool:
-        """Whether its provider is Delta."""
         return self.provider in _DELTA_PROVIDERS
 
     @property

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from tempfile import TemporaryFile
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 from pyspark import RDD, StorageLevel, cloudpickle
 from pyspark.sql import SparkSession
@@ -105,5 +105,21 @@ class Spool:
             yield block
 
     def close(self) -> None:
-        """Free the disk."""
         self._file.close()
+
+
+class Spooled:
+    """Something that is kept on the driver's disk until it is closed."""
+
+    def __init__(self) -> None:
+        self._spool = Spool()
+
+    def close(self) -> None:
+        """Free the disk."""
+        self._spool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

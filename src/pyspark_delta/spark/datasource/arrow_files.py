@@ -43,13 +43,7 @@ from pyspark_delta.kernel.protocol.stats import (
     table_stats_columns,
 )
 from pyspark_delta.kernel.protocol.stats_columns import StatsColumn
-from pyspark_delta.kernel.protocol.types import (
-    DOUBLE,
-    FLOAT,
-    StructField,
-    StructType,
-    column_name,
-)
+from pyspark_delta.kernel.protocol.types import DOUBLE, FLOAT, StructField, StructType, column_name
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.scan.projection import Projection, ProjectionError, file_projection
 from pyspark_delta.kernel.storage.base import LogStore

@@ -4,18 +4,17 @@ A data source sees its options and nothing of the session: neither the Hadoop co
 time zone.  So credentials come from the options or the environment, and a time without a zone is an
 error unless the option `timeZone` is set.
 
->>> storage_options(DeltaOptions({"fs.s3a.access.key": "AK", "versionAsOf": 3}))
+>>> store_options(DeltaOptions({"fs.s3a.access.key": "AK", "versionAsOf": 3}))
 {'fs.s3a.access.key': 'AK'}
 """
 
 from __future__ import annotations
 
-from pyspark_delta.errors import PropertyError
 from pyspark_delta.kernel.protocol.commit_times import parse_commit_time
 from pyspark_delta.kernel.scan.predicates.literals import zone_named
 from pyspark_delta.kernel.storage.storage_options import CLIENT_KEYS
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.conf.options import DeltaOptions
+from pyspark_delta.spark.conf.options import DeltaOptions, illegal_option
 from pyspark_delta.spark.datasource.source import needs_enabling
 
 _STORAGE_PREFIXES = ("fs.", "dfs.", "spark.hadoop.", "aws_", "azure_", "google_")
@@ -27,24 +26,22 @@ def table_path(options: DeltaOptions) -> str:
     Spark passes a data source nothing about a catalog table, not even its location.
     """
     if "paths" in options:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION", input=options["paths"], name="path", explain="needs one path"
-        )
+        raise illegal_option("path", options["paths"], "needs one path")
     path = options.get("path")
     if path is None or "provider" in options:
         raise needs_enabling("A Delta table of the catalog")
     if not path.strip():
         # It would mean the current directory of the process.
-        raise PropertyError("DELTA_ILLEGAL_OPTION", input=path, name="path", explain="needs a path")
+        raise illegal_option("path", path, "needs a path")
     return path
 
 
 def open_table(path: str, options: DeltaOptions) -> DeltaLog:
     """The log of the table at `path`."""
-    return DeltaLog.for_table(path, storage_options(options) or None)
+    return DeltaLog.for_table(path, store_options(options) or None)
 
 
-def storage_options(options: DeltaOptions) -> dict[str, str]:
+def store_options(options: DeltaOptions) -> dict[str, str]:
     """The options for the table's store."""
     return {
         key: value
@@ -60,12 +57,7 @@ def given_zone(options: DeltaOptions) -> str | None:
         try:
             zone_named(zone)
         except ValueError:
-            raise PropertyError(
-                "DELTA_ILLEGAL_OPTION",
-                name="timeZone",
-                input=zone,
-                explain="there is no such time zone",
-            ) from None
+            raise illegal_option("timeZone", zone, "there is no such time zone") from None
     return zone
 
 
@@ -75,11 +67,9 @@ def zone_of(time: str, options: DeltaOptions) -> str:
     if zone is not None:
         return zone
     if time.isdigit() or parse_commit_time(time, "UTC") != parse_commit_time(time, "+01:00"):
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION",
-            name="timestampAsOf",
-            input=time,
-            explain="it does not say its time zone, and that of the session is not known to a "
-            "Python data source; write it as in 2024-01-31 12:00:00Z, or give the option timeZone",
+        reason = (
+            "it does not say its time zone, and that of the session is not known to a "
+            "Python data source; write it as in 2024-01-31 12:00:00Z, or give the option timeZone"
         )
+        raise illegal_option("timestampAsOf", time, reason)
     return "UTC"

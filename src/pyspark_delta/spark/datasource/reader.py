@@ -95,7 +95,7 @@ _FILE_BYTES = 4 * 1024 * 1024
 Pinned = tuple[str, int]
 
 
-def chosen_version(given: Mapping[str, str]) -> tuple[Pinned, SparkStructType]:
+def pin_version(given: Mapping[str, str]) -> tuple[Pinned, SparkStructType]:
     """The version that the options choose, and its columns as Spark's."""
     options = DeltaOptions(given)
     if options.flag("readChangeFeed"):

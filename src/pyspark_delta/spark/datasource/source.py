@@ -43,11 +43,10 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the chosen version, which is pinned from here on."""
         schema: StructType
-        self._pinned, schema = _part(_READER).chosen_version(self.options)
+        self._pinned, schema = _part(_READER).pin_version(self.options)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Spark's reader of the pinned version."""
         reader: DataSourceReader = _part(_READER).reader_for(self.options, self._pinned, schema)
         return reader
 
@@ -57,16 +56,14 @@ class DefaultSource(DataSource):
         return writer
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Raises: this API has no streaming reads."""
         raise needs_enabling("A stream from a Delta table")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Raises: this API has no streaming writes."""
         raise needs_enabling("A stream into a Delta table")
 
 
 class OwnNameSource(DefaultSource):
-    """The same under a name of its own.
+    """The same under another name.
 
     A JVM that has an enabled session finds Java's source for the format `delta`, in its other
     sessions too.
@@ -74,7 +71,6 @@ class OwnNameSource(DefaultSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`."""
         return "pyspark_delta_by_path"
 
 

@@ -17,15 +17,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType as SparkStructType
 
-from pyspark_delta.errors import PropertyError
 from pyspark_delta.kernel.log.frames.file_actions import add_files
-from pyspark_delta.kernel.protocol.actions import (
-    Action,
-    AddFile,
-    Metadata,
-    Protocol,
-    RemoveFile,
-)
+from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, Protocol, RemoveFile
 from pyspark_delta.kernel.protocol.column_defaults import default_columns
 from pyspark_delta.kernel.protocol.constraints import invariants, table_checks
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns
@@ -37,7 +30,7 @@ from pyspark_delta.kernel.protocol.types import CHAR_VARCHAR_KEY, StructType, wa
 from pyspark_delta.kernel.storage.uris import decode_path
 from pyspark_delta.kernel.txn.invariants import check_append_only
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.conf.options import DeltaOptions
+from pyspark_delta.spark.conf.options import DeltaOptions, illegal_option
 from pyspark_delta.spark.datasource.arrow_files import CODECS, ArrowWriter
 from pyspark_delta.spark.datasource.options import open_table, table_path
 from pyspark_delta.spark.datasource.source import needs_enabling
@@ -68,7 +61,7 @@ class _Plan:
     is_done: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFiles(WriterCommitMessage):
     """The files that one task wrote."""
 
@@ -193,12 +186,7 @@ def _check_options(options: DeltaOptions) -> None:
         raise needs_enabling("A dynamic partition overwrite")
     codec = options.get("compression", "snappy")
     if codec.lower() not in CODECS:
-        raise PropertyError(
-            "DELTA_ILLEGAL_OPTION",
-            name="compression",
-            input=codec,
-            explain=f"it must be one of {', '.join(CODECS)}",
-        )
+        raise illegal_option("compression", codec, f"it must be one of {', '.join(CODECS)}")
 
 
 def _check_rows_can_be_made(metadata: Metadata, data: StructType) -> None:

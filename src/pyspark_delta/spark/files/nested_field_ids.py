@@ -16,13 +16,7 @@ from uuid import uuid4
 from pyspark_delta.errors import StorageError
 from pyspark_delta.kernel.ops.footers import thrift_compact as thrift
 from pyspark_delta.kernel.protocol.column_mapping import field_ids
-from pyspark_delta.kernel.protocol.types import (
-    VARIANT,
-    ArrayType,
-    DataType,
-    MapType,
-    StructType,
-)
+from pyspark_delta.kernel.protocol.types import VARIANT, ArrayType, DataType, MapType, StructType
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.spark.jvm.write.file_writer import WrittenFile
 
@@ -87,7 +81,6 @@ def _type_nodes(
 
 
 def _chunks(store: LogStore, file: WrittenFile, nodes: Sequence[_Node]) -> Iterator[bytes]:
-    """The bytes of the copy."""
     length, magic = _END.unpack(store.read_range(file.path, file.size - _END.size, _END.size))
     start = file.size - _END.size - length
     try:

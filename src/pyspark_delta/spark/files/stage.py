@@ -250,7 +250,7 @@ def stage(jvm: JvmSession, request: StageRequest) -> list[AddFile]:
 
 
 def stage_changes(jvm: JvmSession, request: StageRequest) -> list[AddCDCFile]:
-    """Write changed rows for the change data feed; the columns of `extra` say how they changed."""
+    """Write changed rows for the change data feed; `extra` has the kind of change."""
 
     def change(file: WrittenFile, values: _Values, footer: FooterStats) -> AddCDCFile:
         return AddCDCFile(path=encode_path(file.path), partition_values=values, size=file.size)
@@ -402,7 +402,6 @@ def _partition_values(file: WrittenFile, metadata: Metadata) -> _Values:
 
 
 def _file_column(f: StructField, mode: ColumnMappingMode) -> Projected:
-    """A column with its name and id in files."""
     if mode is ColumnMappingMode.NONE:
         return Projected(expression=quoted_name(f.name), name=f.name)
 

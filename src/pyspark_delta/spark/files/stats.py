@@ -5,7 +5,7 @@ reading them back costs milliseconds where a second pass over the rows costs sec
 files of our own: the footer of another writer proves nothing.  `kernel.protocol.stats` has the
 form for the log.
 
-Statistics also say how far the numbers of identity columns went.  PROTOCOL.md, "Identity Columns".
+The high-water marks of identity columns come from statistics too.  PROTOCOL.md, "Identity Columns".
 """
 
 from __future__ import annotations
@@ -67,10 +67,7 @@ class FooterStats:
 
 
 def footer_stats(
-    store: LogStore,
-    paths: Sequence[str],
-    columns: Sequence[StatsColumn],
-    written: StructType,
+    store: LogStore, paths: Sequence[str], columns: Sequence[StatsColumn], written: StructType
 ) -> list[FooterStats]:
     """Statistics of `columns` for each of the files, in their order.
 
@@ -137,11 +134,11 @@ def moved_identity(
 
     `given` are the columns that the data had itself: a user's own numbers move no mark.
     """
-    brought = {name.lower() for name in given}
+    in_data = {name.lower() for name in given}
     mode = mapping_mode(metadata)
     reached = {}
     for f in identity_columns(metadata.schema):
-        if f.name.lower() in brought:
+        if f.name.lower() in in_data:
             continue
         furthest = max if identity_info(f).step > 0 else min
         physical = physical_name(f, mode)

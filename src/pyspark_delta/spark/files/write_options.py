@@ -38,7 +38,7 @@ from pyspark_delta.kernel.protocol.property_kinds import FLAG, TEXT, Kind, choic
 from pyspark_delta.kernel.protocol.type_widening import TypeWideningMode
 from pyspark_delta.kernel.scan.plan import mapping_mode
 from pyspark_delta.kernel.txn.transaction import OptimisticTransaction
-from pyspark_delta.spark.conf.options import FILE_SYSTEM_PREFIXES, DeltaOptions
+from pyspark_delta.spark.conf.options import FILE_SYSTEM_PREFIXES, DeltaOptions, illegal_option
 from pyspark_delta.spark.conf.setting_table import (
     AUTO_COMPACT_WRITES,
     AUTO_MERGE,
@@ -106,7 +106,7 @@ _KINDS = {**_PARQUET_KINDS, **_SPARK_KINDS, OUTPUT_TIMESTAMP_TYPE: _TIMESTAMPS}
 class FileOptions:
     """Options of the file writer.
 
-    `spark` are options of Spark's own writer, `parquet` those of Parquet's.  `file_system` has the
+    `spark` are options of Spark's writer, `parquet` those of Parquet.  `file_system` has the
     access to the store, with credentials, and is in no text.  `timestamps` is one of the values of
     `OUTPUT_TIMESTAMP_TYPE`, or None when it is not set.
     """
@@ -126,7 +126,7 @@ class FileOptions:
         timestamps = given.get(OUTPUT_TIMESTAMP_TYPE)
         times = {} if timestamps is None else {OUTPUT_TIMESTAMP_TYPE: timestamps}
         for key, text, needs in _invalid({**spark, **parquet, **times}):
-            raise PropertyError("DELTA_ILLEGAL_OPTION", name=key, input=text, explain=needs)
+            raise illegal_option(key, text, needs)
         return cls(
             spark=spark,
             parquet=parquet,
@@ -170,7 +170,6 @@ class IdempotentWrite:
     resets_session: bool = False
 
     def action(self, now_ms: int) -> SetTransaction:
-        """The action that records it."""
         return SetTransaction(app_id=self.app_id, version=self.version, last_updated=now_ms)
 
 
@@ -320,7 +319,7 @@ def random_prefix(metadata: Metadata) -> str:
     """A random directory with a trailing slash for files; empty where the table needs none.
 
     Stores split their load by the first letters of names, so a table may have random prefixes.
-    With column mapping, physical names are random themselves and tell a reader nothing.
+    With column mapping, physical names are random themselves.
     """
     configuration = metadata.configuration
     is_on = property_value(configuration, RANDOMIZE_FILE_PREFIXES)
@@ -345,7 +344,7 @@ def _dynamic(given: DeltaOptions, conf: Conf) -> tuple[bool | None, bool]:
     if is_dynamic and not DYNAMIC_PARTITION_OVERWRITE.by(conf):
         raise OperationNotAllowedError("DELTA_DYNAMIC_PARTITION_OVERWRITE_DISABLED")
     if not is_dynamic and mode.lower() != "static":
-        raise _illegal(name, mode, "must be STATIC or DYNAMIC")
+        raise illegal_option(name, mode, "must be STATIC or DYNAMIC")
     return (None if option is None else is_dynamic), is_dynamic
 
 
@@ -357,7 +356,7 @@ def _replace_using(given: DeltaOptions) -> str | None:
             using_columns(text)
     except ValueError:
         needs = "needs names of columns, separated by commas"
-        raise _illegal("replaceUsing", text or "", needs) from None
+        raise illegal_option("replaceUsing", text or "", needs) from None
     return text
 
 
@@ -366,7 +365,7 @@ def _idempotent(given: DeltaOptions, conf: Conf) -> IdempotentWrite | None:
     app_id, version = given.get("txnAppId"), given.get("txnVersion")
     # Two applications with an empty id would skip each other's writes.
     if app_id is not None and not app_id.strip():
-        raise _illegal("txnAppId", app_id, "needs the id of an application")
+        raise illegal_option("txnAppId", app_id, "needs the id of an application")
     if app_id is not None and version is not None:
         return IdempotentWrite(app_id=app_id, version=_version(version))
     if app_id is not None or version is not None:
@@ -384,16 +383,11 @@ def _idempotent(given: DeltaOptions, conf: Conf) -> IdempotentWrite | None:
 
 def _version(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
-        raise _illegal("txnVersion", text, "must be a non-negative integer")
+        raise illegal_option("txnVersion", text, "must be a non-negative integer")
     return int(text)
 
 
-def _illegal(name: str, text: str, explain: str) -> PropertyError:
-    return PropertyError("DELTA_ILLEGAL_OPTION", name=name, input=text, explain=explain)
-
-
 def _bare(key: str) -> str:
-    """A key without its column suffix."""
     return key.partition("#")[0]
 
 

@@ -1,7 +1,7 @@
 """Calls from Java into Python: their threads, and the errors that they raise.
 
-Java turns an error of a callback into an exception of its own that keeps only the text, so what is
-thrown here is an exception of Java's with the class, condition and cause of the typed error.
+Java turns an error of a callback into an exception that keeps only the text, so what is thrown here
+is a Java exception with the class, condition and cause of the typed error.
 `error_behind` finds the typed error again.
 """
 
@@ -79,7 +79,7 @@ def note_caller(jvm: JvmSession) -> None:
 
 @contextmanager
 def thrown_in_java(jvm: JvmSession) -> Iterator[None]:
-    """Wraps the body of a callback: throws a typed error, or an error of Java's, as itself in Java.
+    """Wraps the body of a callback: throws a typed error, or a Java error, as itself in Java.
 
     Py4J turns any error that Python raises in a callback into text, unless a parameter of the whole
     gateway is set.  It is set for one error at a time, so that callbacks of other libraries behave
@@ -116,7 +116,7 @@ def thrown_by_hook(jvm: JvmSession) -> Iterator[None]:
 
 
 def error_behind(text: str) -> DeltaError | None:
-    """The newest typed error whose whole message is in a text of Java's, thrown or else kept."""
+    """The newest typed error whose whole message is in a Java text, thrown or else kept."""
     thrown = (error for error, _ in tuple(_THROWN) if error is not None)
     known = (*thrown, *tuple(_NOTED_ERRORS))
     return next((error for error in known if str(error) in text), None)

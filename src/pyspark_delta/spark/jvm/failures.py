@@ -1,4 +1,4 @@
-"""Java's errors in Python: chains of causes, errors of Spark's made here, and failed jobs as ours.
+"""Java's errors in Python: chains of causes, Spark's errors made here, failed jobs as DeltaErrors.
 
 PySpark converts some exceptions; a failed task reaches Python as a bare Py4JJavaError.  Its causes
 have the reason.
@@ -83,7 +83,7 @@ def missing_file(jvm: JvmSession, error: BaseException) -> DeltaError | None:
 
 
 def missing_file_behind(jvm: JvmSession, thrown: Any) -> DeltaError | None:
-    """As `missing_file`, for an exception of Java's that Python has no error for yet."""
+    """As `missing_file`, for a Java exception that is not a Python error yet."""
     error = Py4JJavaError("A Spark job failed.", thrown)
     found = missing_file(jvm, error)
     if found is not None:
@@ -92,7 +92,7 @@ def missing_file_behind(jvm: JvmSession, thrown: Any) -> DeltaError | None:
 
 
 def java_error(error: BaseException) -> Any:
-    """The Java exception behind an error of Py4J's or PySpark's; None if there is none."""
+    """The Java exception behind an error of Py4J or PySpark; None if there is none."""
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
@@ -137,7 +137,7 @@ def analysis_error(jvm: JvmSession, condition: str, **parameters: str) -> Except
 
 
 def system_refusal(message: str) -> str | None:
-    """The operating system's error that refused a write, if a message of Java's ends in one."""
+    """The operating system's error that refused a write, if a Java message ends in one."""
     text = message.rstrip(")")
     return next((reason for reason in _SYSTEM_REFUSALS if text.endswith(reason)), None)
 

@@ -101,11 +101,11 @@ class JvmSession:
         return found
 
     def plan_class(self, name: str) -> Any:
-        """The class of a logical plan node of Catalyst's."""
+        """The class of a logical plan node of Catalyst."""
         return self.java_class(f"{_CATALYST}.plans.logical.{name}")
 
     def expression_class(self, name: str) -> Any:
-        """The class of an expression of Catalyst's."""
+        """The class of an expression of Catalyst."""
         return self.java_class(f"{_CATALYST}.expressions.{name}")
 
     def static(self, class_name: str, method: str) -> Any:
@@ -146,15 +146,12 @@ class JvmSession:
         return found.sparks() if found.getClass().getName() == HOOKED_PARSER else found
 
     def seq(self, items: Iterable[Any]) -> Any:
-        """A Scala sequence."""
         return self.static(_PYTHON_UTILS, "toSeq")(list(items))
 
     def scala_map(self, items: Mapping[str, str]) -> Any:
-        """A Scala map from text to text."""
         return self.static(_PYTHON_UTILS, "toScalaMap")(dict(items))
 
     def python_dict(self, scala_map: Any) -> dict[str, str]:
-        """A Scala map from text to text as a dict."""
         return self.java_dict(
             self.static("scala.jdk.javaapi.CollectionConverters", "asJava")(scala_map)
         )
@@ -170,7 +167,6 @@ class JvmSession:
         return found
 
     def none(self) -> Any:
-        """Scala's None."""
         return self.java_class("scala.None$")
 
     def some(self, value: Any) -> Any:
@@ -190,7 +186,6 @@ class JvmSession:
         return self.static("org.apache.spark.sql.types.DataType", "fromJson")(text)
 
     def data_frame(self, java_data_frame: Any) -> DataFrame:
-        """A Java Dataset as PySpark's DataFrame."""
         return DataFrame(java_data_frame, self.spark)
 
     def hadoop_path(self, text: str) -> Any:
@@ -223,7 +218,7 @@ def simple_name(java_object: Any) -> str:
 
 
 def private_value(java_object: Any, name: str) -> Any:
-    """The value of a private field of Spark's, read by reflection because Spark has no hook there.
+    """The value of a private field of Spark, read by reflection because Spark has no hook there.
 
     Each such field is listed in `test_jvm_seams.py` or `test_hook_seams.py` of `tests/spark/jvm`.
     """

@@ -8,7 +8,7 @@ from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
 from pyspark_delta.errors import OperationNotAllowedError
-from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.gateway import JvmSession, simple_name
 
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectService"
 _THRIFT = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
@@ -38,10 +38,8 @@ def start_thrift(spark: SparkSession) -> int:
     server = _service(jvm, _THRIFT, "spark-hive-thriftserver").startWithSparkSession(
         spark._jsparkSession, exits_with_context
     )
-    [door] = [
-        each for each in server.getServices() if each.getClass().getSimpleName() in _THRIFT_SERVICES
-    ]
-    return int(door.getPortNumber())
+    [service] = [each for each in server.getServices() if simple_name(each) in _THRIFT_SERVICES]
+    return int(service.getPortNumber())
 
 
 def is_alive(spark: SparkSession) -> bool:
@@ -54,7 +52,6 @@ def _service(jvm: JvmSession, name: str, artifact: str) -> Any:
     found = jvm.java_class(name)
     if not isinstance(found, JavaClass):
         raise OperationNotAllowedError(
-            "DELTA_OPERATION_NOT_ALLOWED",
-            operation=f"A Spark without the JAR {artifact}",
+            "DELTA_OPERATION_NOT_ALLOWED", operation=f"A Spark without the JAR {artifact}"
         )
     return found

@@ -61,7 +61,7 @@ class QueryRun:
 
     @property
     def are_ours(self) -> list[bool]:
-        """For each of the query's sources, whether it is one of ours and not Spark's."""
+        """For each of the query's sources, whether it is a Delta source of this package."""
         is_proxy = self._jvm.static("java.lang.reflect.Proxy", "isProxyClass")
         return [bool(is_proxy(each.getClass())) for each in self._sources()]
 

@@ -9,42 +9,28 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.features import supported_features
-from pyspark_delta.kernel.protocol.types import (
-    INTEGER,
-    LONG,
-    STRING,
-    TIMESTAMP,
-    ArrayType,
-    MapType,
-    StructField,
-    StructType,
-)
-from pyspark_delta.spark.results.local_frame import local_frame
+from pyspark_delta.kernel.protocol.types import INTEGER, LONG, STRING, TIMESTAMP, ArrayType, MapType
+from pyspark_delta.spark.results.local_frame import columns, local_frame
 from pyspark_delta.spark.tables.locations import hadoop_location
 from pyspark_delta.spark.tables.names import logical_clustering
 
 _NAMES = ArrayType(STRING)
-DETAIL_SCHEMA = StructType(
-    tuple(
-        StructField(name, kind)
-        for name, kind in (
-            ("format", STRING),
-            ("id", STRING),
-            ("name", STRING),
-            ("description", STRING),
-            ("location", STRING),
-            ("createdAt", TIMESTAMP),
-            ("lastModified", TIMESTAMP),
-            ("partitionColumns", _NAMES),
-            ("clusteringColumns", _NAMES),
-            ("numFiles", LONG),
-            ("sizeInBytes", LONG),
-            ("properties", MapType(STRING, STRING)),
-            ("minReaderVersion", INTEGER),
-            ("minWriterVersion", INTEGER),
-            ("tableFeatures", _NAMES),
-        )
-    )
+DETAIL_SCHEMA = columns(
+    format=STRING,
+    id=STRING,
+    name=STRING,
+    description=STRING,
+    location=STRING,
+    createdAt=TIMESTAMP,
+    lastModified=TIMESTAMP,
+    partitionColumns=_NAMES,
+    clusteringColumns=_NAMES,
+    numFiles=LONG,
+    sizeInBytes=LONG,
+    properties=MapType(STRING, STRING),
+    minReaderVersion=INTEGER,
+    minWriterVersion=INTEGER,
+    tableFeatures=_NAMES,
 )
 """The columns of `detail()`."""
 
@@ -89,14 +75,14 @@ def detail_frame(spark: SparkSession, snapshot: Snapshot, name: str | None) -> D
 
 def foreign_detail_frame(spark: SparkSession, table: ForeignTable) -> DataFrame:
     """The same columns, null where only a Delta table has values."""
-    columns = table.partition_columns
+    partitions = table.partition_columns
     known: dict[str, object] = {
         "format": table.provider,
         "name": table.name,
         "description": table.description,
         "location": table.location,
         "createdAt": None if table.created_ms is None else table.created_ms * 1000,
-        "partitionColumns": None if columns is None else list(columns),
+        "partitionColumns": None if partitions is None else list(partitions),
         "properties": list(table.properties.items()),
     }
     row = [known.get(name) for name in DETAIL_SCHEMA.names]

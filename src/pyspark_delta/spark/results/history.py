@@ -16,10 +16,9 @@ from pyspark_delta.kernel.protocol.types import (
     TIMESTAMP,
     DataType,
     MapType,
-    StructField,
     StructType,
 )
-from pyspark_delta.spark.results.local_frame import local_frame
+from pyspark_delta.spark.results.local_frame import columns, local_frame
 
 _MAP = MapType(STRING, STRING)
 _Record = type[JobInfo] | type[NotebookInfo]
@@ -47,7 +46,7 @@ def _text(value: object) -> str | None:
 
 
 def _struct(record: _Record) -> StructType:
-    return StructType(tuple(StructField(f.key, STRING) for f in record.FIELDS))
+    return columns(**{f.key: STRING for f in record.FIELDS})
 
 
 def _fields(record: JobInfo | NotebookInfo | None) -> dict[str, str | None] | None:
@@ -74,5 +73,5 @@ _COLUMNS: tuple[tuple[str, DataType, Callable[[CommitInfo], object]], ...] = (
     ("userMetadata", STRING, lambda info: info.user_metadata),
     ("engineInfo", STRING, lambda info: info.engine_info),
 )
-HISTORY_SCHEMA = StructType(tuple(StructField(name, kind) for name, kind, _ in _COLUMNS))
+HISTORY_SCHEMA = columns(**{name: kind for name, kind, _ in _COLUMNS})
 """The columns of `history()`."""

@@ -11,10 +11,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.kernel.log.arrow_types import arrow_schema
-from pyspark_delta.kernel.protocol.types import StructType
+from pyspark_delta.kernel.protocol.types import DataType, StructField, StructType
 from pyspark_delta.spark.jvm.gateway import to_spark
 
 Row = Sequence[object]
+
+
+def columns(**kinds: DataType) -> StructType:
+    """The schema of a result: columns of these names and types."""
+    return StructType(tuple(StructField(name, kind) for name, kind in kinds.items()))
 
 
 def local_frame(spark: SparkSession, schema: StructType, rows: Sequence[Row]) -> DataFrame:
@@ -23,8 +28,8 @@ def local_frame(spark: SparkSession, schema: StructType, rows: Sequence[Row]) ->
     Values are as Arrow takes them: maps as pairs, structs as dicts, times as microseconds.
     """
     arrow = arrow_schema(schema)
-    columns = [_array([row[position] for row in rows], f.type) for position, f in enumerate(arrow)]
-    return spark.createDataFrame(pa.table(columns, schema=arrow), schema=to_spark(schema))
+    arrays = [_array([row[position] for row in rows], f.type) for position, f in enumerate(arrow)]
+    return spark.createDataFrame(pa.table(arrays, schema=arrow), schema=to_spark(schema))
 
 
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:

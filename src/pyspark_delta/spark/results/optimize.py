@@ -18,7 +18,7 @@ from pyspark_delta.kernel.protocol.types import (
     StructField,
     StructType,
 )
-from pyspark_delta.spark.results.local_frame import local_frame
+from pyspark_delta.spark.results.local_frame import columns, local_frame
 
 
 def _struct(*fields: tuple[str, DataType], optional: Sequence[str] = ()) -> StructType:
@@ -90,7 +90,6 @@ class OptimizeReport:
     num_columns_with_stats: int
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The result as one row."""
         metrics = {name: value(self) for name, _, value in _METRICS}
         return local_frame(spark, OPTIMIZE_SCHEMA, [(self.path, metrics)])
 
@@ -177,10 +176,7 @@ _METRICS: tuple[tuple[str, DataType, Callable[[OptimizeReport], object]], ...] =
     ("numTableColumns", LONG, lambda r: r.num_columns),
     ("numTableColumnsWithStats", LONG, lambda r: r.num_columns_with_stats),
 )
-OPTIMIZE_SCHEMA = StructType(
-    (
-        StructField("path", STRING),
-        StructField("metrics", _struct(*((name, kind) for name, kind, _ in _METRICS))),
-    )
+OPTIMIZE_SCHEMA = columns(
+    path=STRING, metrics=_struct(*((name, kind) for name, kind, _ in _METRICS))
 )
 """The columns of the result."""

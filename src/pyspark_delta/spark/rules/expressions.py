@@ -19,10 +19,7 @@ from pyspark.errors import PySparkException
 
 from pyspark_delta.errors import ConstraintError, DeltaError, SchemaError
 from pyspark_delta.kernel.protocol.column_defaults import current_default
-from pyspark_delta.kernel.protocol.generated_columns import (
-    generated_columns,
-    generation_expression,
-)
+from pyspark_delta.kernel.protocol.generated_columns import generated_columns, generation_expression
 from pyspark_delta.kernel.protocol.types import BOOLEAN, DataType, StructType, type_name
 from pyspark_delta.spark.jvm.expressions.catalyst import can_default, can_up_cast
 from pyspark_delta.spark.jvm.expressions.sql_text import (

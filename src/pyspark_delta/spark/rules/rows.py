@@ -24,11 +24,7 @@ from pyspark.sql import functions as F
 from pyspark_delta.errors import ConstraintError, DeltaError, SchemaError
 from pyspark_delta.kernel.protocol.actions import Metadata, Protocol
 from pyspark_delta.kernel.protocol.column_defaults import current_default
-from pyspark_delta.kernel.protocol.constraints import (
-    invariants,
-    not_null_fields,
-    table_checks,
-)
+from pyspark_delta.kernel.protocol.constraints import invariants, not_null_fields, table_checks
 from pyspark_delta.kernel.protocol.features import supported_features
 from pyspark_delta.kernel.protocol.generated_columns import generation_expression
 from pyspark_delta.kernel.protocol.identity_columns import (
@@ -183,9 +179,7 @@ def identity_value(jvm: JvmSession, f: StructField) -> Column:
 
 
 @contextmanager
-def typed_violations(
-    translate: Callable[[DeltaError], DeltaError] | None = None,
-) -> Iterator[None]:
+def typed_violations(translate: Callable[[DeltaError], DeltaError] | None = None) -> Iterator[None]:
     """Raise our error for a job that failed because a row violates a rule.
 
     `translate` may replace it by another error, as for replaceWhere.  Any other failure is raised
@@ -260,7 +254,7 @@ def _length_rule(name: str, condition: Expression) -> _Rule:
 
 
 def _raised(condition: str, **parameters: str | Column) -> Column:
-    """An expression that raises an error of ours; parameters may be values of the row."""
+    """An expression that raises a DeltaError; parameters may be values of the row."""
     texts = {name: value for name, value in parameters.items() if isinstance(value, str)}
     values = [value.alias(name) for name, value in parameters.items() if not isinstance(value, str)]
     facts = F.lit(json.dumps({"condition": condition, **texts}))

@@ -21,6 +21,7 @@ from pyspark_delta.kernel.protocol.types import (
     MapType,
     StructField,
     StructType,
+    walk_types,
 )
 from pyspark_delta.spark.conf.setting_table import (
     CASTS_FOLLOW_ANSI,
@@ -46,7 +47,6 @@ class Typed:
     data_type: DataType
 
     def field(self, f: StructField) -> Typed:
-        """A field of a struct."""
         return Typed(column=self.column.getField(f.name), data_type=f.data_type)
 
 
@@ -197,12 +197,7 @@ class Conversions:
         return F.when(is_there, F.struct(*fields))
 
     def _fields(
-        self,
-        value: Typed,
-        own: StructType,
-        wanted: StructType,
-        original: Typed | None,
-        made: _Made,
+        self, value: Typed, own: StructType, wanted: StructType, original: Typed | None, made: _Made
     ) -> list[Column]:
         """The fields of a struct: from the value, else from the target, else null."""
         known = _fields_of(original)
@@ -231,18 +226,7 @@ class Conversions:
 
 def _holds(data_type: DataType, is_wanted: Callable[[DataType], bool]) -> bool:
     """Whether a type, or one nested in it, satisfies `is_wanted`."""
-    if is_wanted(data_type):
-        return True
-    match data_type:
-        case ArrayType():
-            inner: Sequence[DataType] = (data_type.element_type,)
-        case MapType():
-            inner = (data_type.key_type, data_type.value_type)
-        case StructType():
-            inner = [f.data_type for f in data_type]
-        case _:
-            return False
-    return any(_holds(each, is_wanted) for each in inner)
+    return any(is_wanted(each) for _, each in walk_types(data_type))
 
 
 def _fields_of(original: Typed | None) -> StructType:

@@ -16,21 +16,14 @@ from functools import cache, partial
 
 from pyspark.sql import DataFrame, SparkSession, SQLContext
 
-from pyspark_delta.errors import (
-    AppendOnlyError,
-    OperationNotAllowedError,
-    SchemaError,
-)
+from pyspark_delta.errors import AppendOnlyError, OperationNotAllowedError, SchemaError
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, SetTransaction
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.constraints import table_checks
 from pyspark_delta.kernel.protocol.generated_columns import generated_columns
 from pyspark_delta.kernel.protocol.identity_columns import check_explicit_insert
 from pyspark_delta.kernel.protocol.operations import operation
-from pyspark_delta.kernel.protocol.properties import (
-    APPEND_ONLY,
-    property_value,
-)
+from pyspark_delta.kernel.protocol.properties import APPEND_ONLY, property_value
 from pyspark_delta.kernel.protocol.schema_merge import STRICT, as_nullable
 from pyspark_delta.kernel.protocol.types import VOID, DataType, StructType, walk_fields, walk_types
 from pyspark_delta.kernel.scan.plan import mapping_mode
@@ -65,7 +58,7 @@ from pyspark_delta.spark.write.schema import data_schema, define_table, merge_ru
 logger = logging.getLogger(__name__)
 
 APPEND, COMPLETE = "Append", "Complete"
-# Metadata of fields that says nothing about their values.
+# Metadata of fields that does not concern their values.
 _DESCRIPTIVE = frozenset({"comment"})
 _IGNORED_OPTIONS = ("txnappid", "txnversion", "datachange")
 _IGNORED_SETTINGS = (TXN_APP_ID.key, TXN_VERSION.key)
@@ -142,11 +135,11 @@ class DeltaSink(BatchSink):
             raise OperationNotAllowedError(
                 "DELTA_OPERATION_NOT_ALLOWED", operation="A batch outside of a streaming query"
             )
-        brought = data_schema(data.schema)
-        _check_columns(txn, brought)
+        columns = data_schema(data.schema)
+        _check_columns(txn, columns)
         if _reads_table(self.delta_log, data):
             txn.read_whole_table()
-        rows = BatchRows(jvm=jvm, txn=txn, data=data, brought=brought, options=self._options)
+        rows = BatchRows(jvm=jvm, txn=txn, data=data, columns=columns, options=self._options)
         definition = define_table(
             txn,
             rows.schema(),
@@ -226,7 +219,7 @@ class DeltaSink(BatchSink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRows:
-    """A batch with the columns `brought`, and the transaction that will commit it.
+    """A batch with these columns, and the transaction that will commit it.
 
     A batch with the table's columns is written as Spark planned it.  A plan is added only where the
     table needs more: casts, rules, partitions, computed columns.
@@ -235,13 +228,13 @@ class BatchRows:
     jvm: JvmSession
     txn: OptimisticTransaction
     data: DataFrame
-    brought: StructType
+    columns: StructType
     options: WriteOptions
 
     def schema(self) -> StructType:
         """The columns of the batch after casts; nothing is executed."""
         if not self._must_cast():
-            return self.brought
+            return self.columns
         return data_schema(self._cast(self.data).schema)
 
     def stage(self) -> list[AddFile]:
@@ -271,7 +264,7 @@ class BatchRows:
                     in_query=True,
                 ),
             )
-        moved = moved_identity(metadata, files, given=self.brought.names)
+        moved = moved_identity(metadata, files, given=self.columns.names)
         if moved is not None:
             txn.move_identity_marks(moved)
         return files
@@ -285,7 +278,7 @@ class BatchRows:
         fits = all(
             (found := wanted.get(f.name)) is None
             or bare_type(f.data_type) == bare_type(found.data_type)
-            for f in self.brought
+            for f in self.columns
         )
         return not fits and SINK_CASTS.by(self.options.conf)
 
@@ -304,7 +297,7 @@ class BatchRows:
             mapping_mode(metadata) is ColumnMappingMode.NONE
             and not metadata.partition_columns
             and not table_checks(metadata.configuration)
-            and bare_type(self.brought) == bare_type(table)
+            and bare_type(self.columns) == bare_type(table)
             and as_nullable(table) == table
             and not any(f.metadata for _, f in walk_fields(from_spark(self.data.schema)))
             and not any(
@@ -325,12 +318,12 @@ def _counting(options: DeltaOptions) -> DeltaOptions:
     )
 
 
-def _check_columns(txn: OptimisticTransaction, brought: StructType) -> None:
+def _check_columns(txn: OptimisticTransaction, columns: StructType) -> None:
     """Raise for columns that streams cannot write: without a type, or identity columns."""
     table = StructType() if txn.snapshot is None else txn.snapshot.metadata.schema
-    if _has_void(brought) or any(_has_void(f.data_type) for f in generated_columns(table)):
+    if _has_void(columns) or any(_has_void(f.data_type) for f in generated_columns(table)):
         raise SchemaError("DELTA_NULL_SCHEMA_IN_STREAMING_WRITE")
-    check_explicit_insert(table, brought.names)
+    check_explicit_insert(table, columns.names)
 
 
 def _has_void(data_type: DataType) -> bool:

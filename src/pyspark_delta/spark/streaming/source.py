@@ -28,7 +28,7 @@ from pyspark_delta.kernel.scan.locations import Locations, VectorReader
 from pyspark_delta.kernel.storage.base import LogStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.changes.rows import ChangesOf, change_frame
-from pyspark_delta.spark.conf.options import DeltaOptions
+from pyspark_delta.spark.conf.options import DeltaOptions, illegal_option
 from pyspark_delta.spark.conf.setting_table import (
     ALLOW_ANY_SCHEMA_LOCATION,
     ALLOW_SOURCE_COLUMN,
@@ -38,12 +38,7 @@ from pyspark_delta.spark.conf.setting_table import (
 from pyspark_delta.spark.conf.settings import session_zone
 from pyspark_delta.spark.jvm.gateway import JvmSession, all_settings, from_spark
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
-from pyspark_delta.spark.jvm.streaming import (
-    QueryRun,
-    StreamReader,
-    StreamSource,
-    stream_frame,
-)
+from pyspark_delta.spark.jvm.streaming import QueryRun, StreamReader, StreamSource, stream_frame
 from pyspark_delta.spark.scan.frame import source_plan
 from pyspark_delta.spark.scan.load import names_version
 from pyspark_delta.spark.scan.source import ChosenSource, ScanSettings
@@ -261,7 +256,7 @@ def _stream_settings(
     fails_on_loss = _flag(options, "failOnDataLoss", default=True)
     if not fails_on_loss and _schema_location(options) is not None:
         explain = "a lost commit may have changed the schema, and there is a schema location"
-        raise _illegal("failOnDataLoss", "false", explain)
+        raise illegal_option("failOnDataLoss", "false", explain)
     ignores_changes = _flag(options, "ignoreChanges") or _flag(options, "ignoreFileDeletion")
     return StreamSettings(
         max_files=_max_files(options),
@@ -298,14 +293,18 @@ def _version(options: DeltaOptions) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit()):
-        raise _illegal("startingVersion", text, "needs a version, which is at least 0, or 'latest'")
+        raise illegal_option(
+            "startingVersion", text, "needs a version, which is at least 0, or 'latest'"
+        )
     return int(text)
 
 
 def _max_files(options: DeltaOptions) -> int | None:
     value = options.whole_number("maxFilesPerTrigger")
     if value is not None and not 0 < value <= _LARGEST_LIMIT:
-        raise _illegal("maxFilesPerTrigger", value, "needs a whole number of files, at least 1")
+        raise illegal_option(
+            "maxFilesPerTrigger", value, "needs a whole number of files, at least 1"
+        )
     return value
 
 
@@ -314,7 +313,7 @@ def _max_bytes(options: DeltaOptions) -> int | None:
     try:
         return None if text is None else SIZE.parse(text)
     except ValueError:
-        raise _illegal("maxBytesPerTrigger", text, "needs a size such as 10m or 1g") from None
+        raise illegal_option("maxBytesPerTrigger", text, "needs a size such as 10m or 1g") from None
 
 
 def _pattern(options: DeltaOptions) -> re.Pattern[str] | None:
@@ -323,7 +322,3 @@ def _pattern(options: DeltaOptions) -> re.Pattern[str] | None:
         return None if text is None else re.compile(text)
     except re.error:
         raise PropertyError("DELTA_REGEX_OPT_SYNTAX_ERROR", regExpOption="excludeRegex") from None
-
-
-def _illegal(name: str, value: object, explain: str) -> PropertyError:
-    return PropertyError("DELTA_ILLEGAL_OPTION", input=value, name=name, explain=explain)

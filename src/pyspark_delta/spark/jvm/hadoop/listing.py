@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark_delta.kernel.ops.footers.thrift_compact import read_varint
 from pyspark_delta.kernel.storage.base import FileInfo
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
 
@@ -117,12 +118,12 @@ def _parse_status(message: bytes) -> ListedStatus:
     path = ""
     at = 0
     while at < len(message):
-        tag, at = _varint(message, at)
+        tag, at = read_varint(message, at)
         field, wire = tag >> 3, tag & 7
         if wire == _VARINT:
-            numbers[field], at = _varint(message, at)
+            numbers[field], at = read_varint(message, at)
         elif wire == _BYTES:
-            length, at = _varint(message, at)
+            length, at = read_varint(message, at)
             if field == _PATH_FIELD:
                 path = message[at : at + length].decode()
             at += length
@@ -144,14 +145,3 @@ def _without_host(location: str) -> str:
         return location
     rest = location.partition(":")[2]
     return "/" + rest[2:].partition("/")[2] if rest.startswith("//") else rest
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-        shift += 7

@@ -53,8 +53,8 @@ _TREES_AT_ONCE = 1_000
 _LOCATION = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*|)"
 )
-# Exceptions of Hadoop's file systems by their short names.  Messages use no text of theirs: a file
-# system may put anything into it.
+# Exceptions of Hadoop's file systems by their short names.  Our messages leave out their text: a
+# file system may put anything into it.
 _MISSING = ("FileNotFoundException", "NoSuchFileException", "PathNotFoundException")
 _NOT_EMPTY = ("PathIsNotEmptyDirectoryException", "DirectoryNotEmptyException", "IOException")
 _EXISTS = ("FileAlreadyExistsException", "PathExistsException")
@@ -87,7 +87,7 @@ class HadoopStore(LogStore):
     """Files below `location`, a decoded location with scheme and absolute path.
 
     `options` go on top of the session's Hadoop configuration.  Works on the driver only: pickled,
-    it finds the session that is active where it is unpickled.
+    it finds the session that is active where it is unpickled.  LogStore documents the methods.
     """
 
     def __init__(
@@ -114,7 +114,6 @@ class HadoopStore(LogStore):
         return _reopened, (self._root, self._options)
 
     def read(self, path: str) -> bytes:
-        """See LogStore."""
         check_relative(path, self.root_uri)
         with self._translated("read", path), self._opened(path) as stream:
             data: bytes = stream.readNBytes(_DIRECT_BYTES)
@@ -123,7 +122,6 @@ class HadoopStore(LogStore):
             return data
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """See LogStore."""
         # The size is read first, so that a length from a damaged log allocates nothing.
         size = self.size(path)
         if start < 0 or length < 0 or start + length > size:
@@ -138,14 +136,12 @@ class HadoopStore(LogStore):
         return data
 
     def read_many(self, paths: Sequence[str]) -> list[bytes]:
-        """See LogStore."""
         if len(paths) < 2:
             return [self.read(path) for path in paths]
         with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
             return list(pool.map(self.read, paths))
 
     def stat(self, path: str) -> FileInfo:
-        """See LogStore."""
         check_relative(path, self.root_uri)
         with self._translated("stat", path):
             status = self._file_system.getFileStatus(self._path(path))
@@ -156,7 +152,6 @@ class HadoopStore(LogStore):
         raise FileMissingError(path=self.address(path))
 
     def list_from(self, start: str) -> list[FileInfo]:
-        """See LogStore."""
         directory, least = split_start(start, self.root_uri)
         prefix = f"{directory}/" if directory else ""
         entries = (e for e in self._listed(directory) if e.is_file and e.name >= least)
@@ -182,7 +177,7 @@ class HadoopStore(LogStore):
     def list_tree(
         self, is_hidden: Callable[[str], bool], splits: Sequence[str] = ()
     ) -> Iterator[ListedDirectory]:
-        """See LogStore.  Spark tasks list many directories.
+        """As LogStore says; Spark tasks list many directories.
 
         Names that Spark treats as hidden are left out, and so are empty directories beside
         non-empty ones.
@@ -200,7 +195,6 @@ class HadoopStore(LogStore):
                     yield from listed
 
     def list_recursive(self, prefix: str) -> Iterator[FileInfo]:
-        """See LogStore."""
         pending = [check_directory(prefix, self.root_uri)]
         while pending:
             directory = pending.pop()
@@ -212,11 +206,9 @@ class HadoopStore(LogStore):
                     yield entry.file_info(path)
 
     def create(self, path: str, data: bytes) -> None:
-        """See LogStore."""
         self.create_from(path, (data,))
 
     def create_from(self, path: str, chunks: Iterable[bytes]) -> None:
-        """See LogStore."""
         check_relative(path, self.root_uri)
         with self._translated("create", path):
             if self._file_system.exists(self._path(path)):  # the loser need not write its file
@@ -224,18 +216,15 @@ class HadoopStore(LogStore):
         self._publish("create", path, chunks, overwrites=False)
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """See LogStore."""
         check_relative(path, self.root_uri)
         self._publish("overwrite", path, (data,), overwrites=True)
 
     def delete(self, path: str) -> None:
-        """See LogStore."""
         check_relative(path, self.root_uri)
         with suppress(FileMissingError), self._translated("delete", path):
             self._file_system.delete(self._path(path), False)
 
     def delete_directory(self, path: str) -> bool:
-        """See LogStore."""
         check_relative(path, self.root_uri)
         try:
             # Never recursively: Hadoop then refuses a directory that is not empty.
@@ -246,7 +235,6 @@ class HadoopStore(LogStore):
             raise self._translation(error, "delete", path) from None
 
     def make_directory(self, path: str) -> None:
-        """See LogStore."""
         check_relative(path, self.root_uri)
         with self._translated("make directory", path):
             self._file_system.mkdirs(self._path(path))
@@ -459,7 +447,7 @@ def _invalid(location: str, reason: str) -> StorageError:
 
 
 def _short_name(error: Exception) -> str:
-    """The class of a Java exception without its package, or of ours."""
+    """The class of a Java or Python exception, without its package."""
     java = java_error(error)
     return type(error).__name__ if java is None else simple_name(java)
 

@@ -92,7 +92,6 @@ class FileGroups:
     values: Sequence[tuple[Any, ...]]
 
     def only(self, wanted: Sequence[bool]) -> FileGroups:
-        """The wanted groups."""
         if all(wanted):
             return self
         kept = [keep for keep, count in zip(wanted, self.counts, strict=True) for _ in range(count)]

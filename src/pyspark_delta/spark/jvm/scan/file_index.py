@@ -184,7 +184,7 @@ class FileIndexProxy:
         self._version: tuple[ScanSource, Any] | None = None
 
     def java_index(self, partition_schema: Any) -> Any:
-        """The index of Java's that calls this object."""
+        """The Java index that calls this object."""
         source = self.source
         return scan_rule(self.jvm).index(
             self,
@@ -197,7 +197,7 @@ class FileIndexProxy:
         )
 
     def index_of(self, version: ScanSource) -> Any:
-        """The index of Java's for a version of the table; the same one for the same source."""
+        """The Java index for a version of the table; the same one for the same source."""
         known = self._version
         if known is None or known[0] is not version:
             proxy = FileIndexProxy(self.jvm, version)
@@ -220,7 +220,7 @@ class FileIndexProxy:
         return split(_uris(groups), _NUL)
 
     def scanned_files(self, partition_filters: Any, data_filters: Any) -> list[str]:
-        """The URIs of the files that a scan with these filters, of Java's, opens."""
+        """The URIs of the files that a scan with these Java filters opens."""
         uris = _uris(self._groups(partition_filters, data_filters))
         return uris.split(_NUL) if uris else []
 
@@ -242,7 +242,7 @@ class FileIndexProxy:
 
 
 def proxy_of(location: Any) -> FileIndexProxy | None:
-    """Our proxy behind a `FileIndex` of Java's; None when it is another's."""
+    """The proxy behind a Java `FileIndex`; None when it is another kind of index."""
     if location is None or isinstance(location, FileIndexProxy):
         return location
     return _NAMES.behind(location)
@@ -410,7 +410,6 @@ def _uris(groups: FileGroups) -> str:
 
 
 def _scanned_sources(plan: Any) -> list[ScanSource]:
-    """The sources that a physical plan reads."""
     name = simple_name(plan)
     if name == "AdaptiveSparkPlanExec":
         return _scanned_sources(plan.inputPlan())
@@ -429,6 +428,5 @@ def _leaves(plan: Any) -> Iterator[ScanSource]:
 
 
 def _node_names(plan: Any) -> list[str]:
-    """The short names of all nodes of a plan."""
     below = [name for child in items(plan.children()) for name in _node_names(child)]
     return [simple_name(plan), *below]

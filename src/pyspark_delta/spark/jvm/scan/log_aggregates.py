@@ -24,7 +24,7 @@ _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
 _KINDS = {"Count": AggregateKind.COUNT, "Min": AggregateKind.MIN, "Max": AggregateKind.MAX}
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Aggregates:
     """The aggregates of a plan, and their output columns as Catalyst's attributes.
 

@@ -1,6 +1,6 @@
 """Writes a DataFrame to Parquet files at their final paths, with Spark's own writer.
 
-The job runs as a query of Spark's, with an id, a plan in the UI, and metrics: Spark assigns jobs to
+The job runs as a query, with an id, a plan in the UI, and metrics: Spark assigns jobs to
 a query by their thread.  Py4J keeps a Python thread and its Java thread together.
 
 The commit protocol of Spark's file stream sink writes directly to the final path, and lists every
@@ -299,8 +299,6 @@ def _root_path(jvm: JvmSession, root: str) -> str:
 
 
 class _ScalaFunction:
-    """Scala's function without arguments."""
-
     def __init__(self, body: Callable[[], object]) -> None:
         self._body = body
         self.error: BaseException | None = None
