@@ -307,7 +307,7 @@ def check_readable(protocol: Protocol, table: str, *, also: Collection[str] = ()
     check_shape(protocol)
     listed = protocol.reader_features or ()
     unsupported = [name for name in listed if name not in also and not _can_read(name)]
-    _check_none("DELTA_UNSUPPORTED_FEATURES_FOR_READ", unsupported, table)
+    _check_none(unsupported, table, "DELTA_UNSUPPORTED_FEATURES_FOR_READ")
 
 
 def check_writable(protocol: Protocol, table: str, *, also: Collection[str] = ()) -> None:
@@ -320,7 +320,7 @@ def check_writable(protocol: Protocol, table: str, *, also: Collection[str] = ()
         raise _unsupported_version(protocol, table)
     listed = set(protocol.writer_features or ()) | set(protocol.reader_features or ())
     unsupported = [name for name in listed if name not in also and not _can_write(name)]
-    _check_none("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", unsupported, table)
+    _check_none(unsupported, table, "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE")
 
 
 def check_shape(protocol: Protocol) -> None:
@@ -379,7 +379,7 @@ def _can_write(name: str) -> bool:
     return feature is not None and feature.writable
 
 
-def _check_none(condition: str, unsupported: list[str], table: str) -> None:
+def _check_none(unsupported: list[str], table: str, condition: str) -> None:
     if unsupported:
         raise UnsupportedProtocolError(
             condition,
