@@ -8,6 +8,11 @@ VENV := .venv$(if $(SPARK),-$(SPARK))
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CODE := $(wildcard src tests examples bench)
+# Every file with a slow test that neither `interop` nor `dbt` runs.
+HEAVY := tests/properties tests/txn tests/bench/test_quick.py \
+  $(addprefix tests/spark/, convert/test_convert_kills.py dml/test_dml_concurrency.py \
+  dml/test_dml_kills.py dml/test_dml_programs.py maintenance/test_statement_kills.py \
+  scan/test_fresh_reads.py session/test_other_languages.py streaming/test_stream_kills.py)
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,8 +43,8 @@ demo: $(STAMP) java ## a small pipeline on Spark: write, evolve, replace, travel
 bench: $(STAMP) java ## speed and memory beside other implementations, as ratios
 	$(BIN)/python -m bench $(ARGS)
 
-fuzz: $(STAMP) java ## the heavy runs: many more random cases, races and kills
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/properties tests/txn tests/spark/convert/test_convert_kills.py tests/spark/streaming/test_stream_kills.py tests/spark/dml/test_dml_kills.py tests/spark/maintenance/test_statement_kills.py tests/spark/dml/test_dml_concurrency.py tests/spark/dml/test_dml_programs.py -m "slow or not slow" $(ARGS)
+fuzz: $(STAMP) java ## the heavy runs: many more random cases, races and kills; whole notebooks, a quick benchmark
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest $(HEAVY) -m "slow or not slow" $(ARGS)
 
 peers: # delta-spark, in an environment of its own
 	@scripts/peers.sh

@@ -314,6 +314,33 @@ def test_the_lock_file_names_every_dependency() -> None:
         assert names - locked == set(), file_name
 
 
+def test_a_target_of_make_runs_every_slow_test() -> None:
+    # Spelt so that it does not find itself.
+    mark = re.compile(r"\bmark\.(?:slow)\b")
+    slow = [path for path in (ROOT / "tests").rglob("*.py") if mark.search(_text(path))]
+    texts = [_commands("fuzz"), _commands("dbt"), _text(ROOT / "scripts" / "interop.sh")]
+    runs = [run for text in texts for run in text.splitlines() if "slow or not slow" in run]
+    places = {ROOT / word for run in runs for word in run.split() if word.startswith("tests/")}
+    assert len(runs) == len(texts)
+    assert [_name(place) for place in places if not place.exists()] == []
+    orphans = [_name(path) for path in slow if not places & {path, *path.parents}]
+    assert len(slow) > 20
+    assert orphans == []
+
+
+def _commands(target: str) -> str:
+    """What a target of make would run."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
+    command = ["make", "--dry-run", target]
+    return subprocess.run(
+        command, cwd=ROOT, env=kept, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
 # Spelt so that no pattern finds itself.
 FORBIDDEN = {
     "a path of one machine": r"(?<![\w.])/(?:work|farm|root)/",

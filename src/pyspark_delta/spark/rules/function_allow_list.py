@@ -1,8 +1,9 @@
 """The Spark functions that SQL stored in a table may call, and the reasons against the others.
 
 The author of a table chooses that SQL, and everyone who writes to the table evaluates it, so only
-listed functions are allowed.  The tables below have every function of Spark's registry (4.2 and
-4.3); a test fails for one that is in none of them.  A function that is not listed raises.
+listed functions are allowed.  The tables below have every function, scalar or table function, of
+Spark's registries (4.2 and 4.3); a test fails for one that is in none of them.  A function that is
+not listed raises.
 
 >>> refusal("upper", ())
 >>> refusal("reflect", ())
@@ -119,6 +120,10 @@ _REFUSED = {
         tuple_sketch_estimate_double tuple_sketch_estimate_integer tuple_sketch_summary_double
         tuple_sketch_summary_integer tuple_sketch_theta_double tuple_sketch_theta_integer
         tuple_union_double tuple_union_integer tuple_union_theta_double tuple_union_theta_integer
+    """,
+    # Table functions that are no functions of a value too.
+    "it makes rows, not a value": """
+        collations python_worker_logs range sql_keywords variant_explode variant_explode_outer
     """,
     # Aggregates, window functions, generators, and time windows (which drop and add rows).
     _MANY_ROWS: """
