@@ -58,11 +58,12 @@ def test_filters_reach_the_reader(found: dict[str, Any]) -> None:
 
 def test_errors_arrive_with_their_condition(found: dict[str, Any]) -> None:
     assert "[DELTA_METADATA_MISMATCH.SCHEMA_MISMATCH]" in found["mismatch"]
-    assert "pyspark_delta.enable(spark)" in found["catalog"]
+    assert "python -m pyspark_delta.server" in found["catalog"]
 
 
 def test_a_session_without_a_jvm_is_not_enabled_and_works_as_before(found: dict[str, Any]) -> None:
     assert found["enable"].startswith(
         "OperationNotAllowedError: [DELTA_CANNOT_ENABLE_SPARK_CONNECT]"
     )
+    assert "python -m pyspark_delta.server" in found["enable"]
     assert found["left alone"] == 5

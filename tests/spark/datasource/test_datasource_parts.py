@@ -45,6 +45,7 @@ from tests.support.tables import (
 
 IDS = StructType((StructField("id", LONG),))
 ENABLE = "DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG"
+WAYS_IN = ("pyspark_delta.enable(spark)", "PYSPARK_DELTA=1", "python -m pyspark_delta.server")
 
 
 def source(path: Path | str | None, **options: object) -> DefaultSource:
@@ -314,7 +315,7 @@ def test_an_append_only_table_is_not_overwritten(table_path: Path) -> None:
         started(table_path, rows(2), overwrite=True)
 
 
-def test_what_the_api_cannot_do_names_enable(table_path: Path) -> None:
+def test_what_the_api_cannot_do_names_the_way_in_for_every_client(table_path: Path) -> None:
     new_table(table_path, pa.table({"id": [1]}))
     opened = source(table_path)
     asked: list[Callable[[], object]] = [
@@ -329,6 +330,7 @@ def test_what_the_api_cannot_do_names_enable(table_path: Path) -> None:
         with pytest.raises(OperationNotAllowedError) as caught:
             ask()
         assert caught.value.condition == ENABLE
+        assert all(way in str(caught.value) for way in WAYS_IN)
     with pytest.raises(SchemaError) as refused:
         source(table_path).reader(to_spark(IDS))  # a schema of the user's own
     assert refused.value.condition == "DELTA_UNSUPPORTED_SCHEMA_DURING_READ"

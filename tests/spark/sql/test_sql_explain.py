@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.errors import ParseException
@@ -60,6 +61,32 @@ def test_a_plan_is_shown_and_nothing_is_changed(spark: SparkSession, db: str) ->
     assert "Join" in explained(spark, f"EXPLAIN {MERGE}")
     assert table_log(spark, "t").update().version == 1
     assert spark.table("t").count() == 2
+
+
+def test_a_table_made_of_a_query_is_explained_by_the_query_s_plan(
+    spark: SparkSession, db: str, table_path: Path
+) -> None:
+    query = "AS SELECT id, upper(v) AS v FROM t WHERE id > :least"
+    path = f"delta.`{table_path}`"
+    for start, command in {
+        "CREATE TABLE made USING delta": "CreateTableAsSelect spark_catalog.made",
+        f"/* c */ CREATE TABLE IF NOT EXISTS {path} USING DELTA": f"CreateTableAsSelect {path}",
+        f"CREATE OR REPLACE TABLE {db}.t USING delta": (
+            f"ReplaceTableAsSelect spark_catalog.{db}.t"
+        ),
+        "REPLACE TABLE t USING delta PARTITIONED BY (v)": (
+            f"ReplaceTableAsSelect spark_catalog.{db}.t"
+        ),
+    }.items():
+        shown = spark.sql(f"EXPLAIN {start} {query}", {"least": 1}).collect()[0][0]
+        assert shown.splitlines()[:2] == ["== Physical Plan ==", f"Execute {command}"]
+        assert "FileScan parquet" in shown
+        assert "GreaterThan(id,1)" in shown
+    failed = spark.sql("EXPLAIN CREATE TABLE made USING delta AS SELECT nope FROM t").collect()
+    assert "UNRESOLVED_COLUMN" in "\n".join(row[0] for row in failed)
+    assert not spark.catalog.tableExists("made")
+    assert not table_path.exists()
+    assert table_log(spark, "t").update().version == 1
 
 
 def test_every_mode_is_sparks(spark: SparkSession, db: str) -> None:

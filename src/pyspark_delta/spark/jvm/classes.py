@@ -28,7 +28,10 @@ _CONNECT_PLANNER = "org.apache.spark.sql.connect.planner.SparkConnectPlanner"
 _PARSER_MARK = "//PARSER"
 _DIGEST_SIZE = hashlib.sha256().digest_size
 # In the order of definition: a class comes after those that it extends.
-_SOURCES = ("Hooks.java", "DefaultSource.java", "DeltaScans.java", "SessionObject.java")
+_SOURCES = (
+    *("Statements.java", "Hooks.java", "DefaultSource.java", "DeltaScans.java"),
+    "SessionObject.java",
+)
 _CONNECT_SOURCES = ("ConnectPlugins.java",)
 _DECLARED = re.compile(
     r"^\s*(?:public |private |static |final |abstract )*(?:class|interface) (\w+)", re.M

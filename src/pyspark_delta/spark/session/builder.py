@@ -42,7 +42,7 @@ def configure_spark_with_delta_pip(
         def get_or_create() -> SparkSession:
             builder._options = without_delta_spark(builder._options)
             session = original()
-            # A session of Spark Connect has no JVM, and uses the Python data source.
+            # A client of Spark Connect has no JVM: its server is enabled, or not.
             return enable(session) if isinstance(session, SparkSession) else session
 
         builder.getOrCreate = get_or_create  # type: ignore[method-assign]

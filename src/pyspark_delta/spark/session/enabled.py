@@ -78,9 +78,11 @@ def turn_on(spark: SparkSession) -> None:
 
     If a step fails, the steps before it are undone.
     """
+    if spark in _ON:
+        return
     session_id = JvmSession(spark).session_id
-    if spark in _ON or session_id in _OPENING:
-        return  # in the second case, a plan that is analyzed below has called the session's hook
+    if session_id in _OPENING:
+        return  # a plan that is analyzed below has called the session's hook
     with _LOCK:
         if spark in _ON:
             return

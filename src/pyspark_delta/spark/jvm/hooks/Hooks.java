@@ -2,32 +2,44 @@ package pyspark_delta;
 
 import java.util.Arrays;
 import java.util.HashSet;
-import java.util.Locale;
 import java.util.Set;
 import java.util.concurrent.Callable;
-import java.util.regex.Pattern;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTable;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.catalyst.plans.logical.CreateTable;
+import org.apache.spark.sql.catalyst.plans.logical.CreateTableAsSelect;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
+import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.catalyst.plans.logical.ReplaceTable;
+import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.plans.logical.TableSpecBase;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedDataSource;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.command.RunnableCommand;
+import org.apache.spark.sql.execution.command.SaveAsV1TableCommand;
 import org.apache.spark.sql.execution.datasources.SaveIntoDataSourceCommand;
-import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
 import scala.Function1;
@@ -76,15 +88,8 @@ public final class Bridge {
 
     // Set on a thread that is in Python: what it parses there is for Spark's own parser.
     private static final ThreadLocal INSIDE = new ThreadLocal();
-    private static final Set FIRST_WORDS = new HashSet(Arrays.asList(new Object[] {
-        "ALTER", "ANALYZE", "COMMENT", "CONVERT", "CREATE", "DELETE", "DESC", "DESCRIBE", "DROP",
-        "EXPLAIN", "FROM", "GENERATE", "INSERT", "LOAD", "MERGE", "MSCK", "OPTIMIZE", "REORG",
-        "REPLACE", "RESTORE", "SHOW", "TRUNCATE", "UPDATE", "VACUUM", "WITH"}));
-    private static final Pattern CHANGES =
-        Pattern.compile("\\bchanges\\s+from\\b", Pattern.CASE_INSENSITIVE);
-
     public static Object parsed(Object session, String sql, Object parameters) throws Throwable {
-        if (python == null || INSIDE.get() != null || !mayBeOurs(sql)) {
+        if (python == null || INSIDE.get() != null || !Statements.mayBeOurs(session, sql)) {
             return null;
         }
         INSIDE.set(Boolean.TRUE);
@@ -109,25 +114,6 @@ public final class Bridge {
         made.addOne("pyspark_delta");
         made.addOne(parts.last());
         return made.toSeq();
-    }
-
-    static boolean mayBeOurs(String sql) {
-        int start = 0;
-        while (start < sql.length() && !Character.isLetter(sql.charAt(start))) {
-            char character = sql.charAt(start);
-            if (character == '-' || character == '/') {
-                return true; // a comment
-            }
-            start++;
-        }
-        int end = start;
-        while (end < sql.length() && Character.isLetter(sql.charAt(end))) {
-            end++;
-        }
-        String word = sql.substring(start, end).toUpperCase(Locale.ROOT);
-        return FIRST_WORDS.contains(word)
-            || ("SET".equals(word) && sql.indexOf("spark_catalog") >= 0)
-            || CHANGES.matcher(sql).find();
     }
 }
 
@@ -235,8 +221,7 @@ public final class Resolution extends Rule {
 
     /** A write that goes to our source: where delta-spark's JAR is, Spark finds its source first. */
     private static LogicalPlan savedByUs(SaveIntoDataSourceCommand save) throws Throwable {
-        if (Bridge.python == null
-            || !save.dataSource().getClass().getName().startsWith("org.apache.spark.sql.delta.")) {
+        if (Bridge.python == null || !isDeltaSparks(save.dataSource())) {
             return save;
         }
         Object source = Class.forName("delta.DefaultSource").getDeclaredConstructor(new Class[0])
@@ -245,31 +230,83 @@ public final class Resolution extends Rule {
             save.query(), (CreatableRelationProvider) source, save.options(), save.mode());
     }
 
+    private static boolean isDeltaSparks(Object source) {
+        return source.getClass().getName().startsWith("org.apache.spark.sql.delta.");
+    }
+
     /** A node with a name that Spark can resolve in the place of `parts`. */
     private static LogicalPlan named(LogicalPlan node, Seq parts) {
         Seq made = Bridge.named(parts);
-        if (made == parts) {
-            return node;
-        }
+        return made == parts ? node : copied(node, parts, made);
+    }
+
+    /** A node with another of its parts. */
+    private static LogicalPlan copied(LogicalPlan node, Object part, Object made) {
         Object[] arguments = new Object[node.productArity()];
         for (int i = 0; i < arguments.length; i++) {
             Object each = node.productElement(i);
-            arguments[i] = each == parts ? made : each;
+            arguments[i] = each == part ? made : each;
         }
         return (LogicalPlan) node.makeCopy(arguments);
     }
 
-    private static boolean mayBeOurs(LogicalPlan plan) {
+    /** Whether Python must see a node, which it need not for a table of another format. */
+    private boolean mayBeOurs(LogicalPlan plan) {
         if (plan instanceof UnresolvedDataSource) {
             return ((UnresolvedDataSource) plan).format().equalsIgnoreCase("delta");
         }
         if (plan instanceof UnresolvedRelation) {
             Seq parts = ((UnresolvedRelation) plan).multipartIdentifier();
-            return ((UnresolvedRelation) plan).isStreaming()
-                || !((UnresolvedRelation) plan).options().isEmpty()
-                || ((String) parts.last()).indexOf('@') >= 0;
+            return ((String) parts.last()).indexOf('@') >= 0
+                || (((UnresolvedRelation) plan).isStreaming()
+                    || !((UnresolvedRelation) plan).options().isEmpty())
+                && !Statements.isOthers(session, parts);
         }
-        return true;
+        if (plan instanceof SaveAsV1TableCommand) {
+            SaveAsV1TableCommand save = (SaveAsV1TableCommand) plan;
+            return mayBeOurs(save.tableDesc(), save.mode());
+        }
+        if (plan instanceof org.apache.spark.sql.execution.datasources.CreateTable) {
+            org.apache.spark.sql.execution.datasources.CreateTable creation =
+                (org.apache.spark.sql.execution.datasources.CreateTable) plan;
+            return mayBeOurs(creation.tableDesc(), creation.mode());
+        }
+        TableSpecBase made = madeBy(plan);
+        if (made != null && made.provider().isDefined()) {
+            return "delta".equalsIgnoreCase((String) made.provider().get());
+        }
+        LogicalPlan target = changedBy(plan);
+        if (target instanceof SubqueryAlias) {
+            target = ((SubqueryAlias) target).child();
+        }
+        return !(target instanceof UnresolvedRelation)
+            || !Statements.isOthers(
+                session, ((UnresolvedRelation) target).multipartIdentifier());
+    }
+
+    private boolean mayBeOurs(CatalogTable table, SaveMode mode) {
+        boolean isOurs = table.provider().isDefined()
+            && "delta".equalsIgnoreCase((String) table.provider().get());
+        return isOurs
+            || mode == SaveMode.Append
+            && !Statements.isOthers(session, table.identifier().nameParts());
+    }
+
+    private static TableSpecBase madeBy(LogicalPlan plan) {
+        return plan instanceof CreateTable ? ((CreateTable) plan).tableSpec()
+            : plan instanceof CreateTableAsSelect ? ((CreateTableAsSelect) plan).tableSpec()
+            : plan instanceof ReplaceTable ? ((ReplaceTable) plan).tableSpec()
+            : plan instanceof ReplaceTableAsSelect ? ((ReplaceTableAsSelect) plan).tableSpec()
+            : null;
+    }
+
+    private static LogicalPlan changedBy(LogicalPlan plan) {
+        return plan instanceof InsertIntoStatement ? ((InsertIntoStatement) plan).table()
+            : plan instanceof V2WriteCommand ? (LogicalPlan) ((V2WriteCommand) plan).table()
+            : plan instanceof MergeIntoTable ? ((MergeIntoTable) plan).targetTable()
+            : plan instanceof UpdateTable ? ((UpdateTable) plan).table()
+            : plan instanceof DeleteFromTable ? ((DeleteFromTable) plan).table()
+            : null;
     }
 }
 

@@ -4,6 +4,7 @@ import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import scala.Product;
 
 /**
  * An interface of Spark's that Python implements for one session.
@@ -12,7 +13,7 @@ import java.lang.reflect.Proxy;
  * neither could ever be freed.  Python finds what it needs by the session, and can do so anew.
  */
 public final class SessionObject implements InvocationHandler {
-    // What Spark does not have, Python may.
+    // A table that Spark's cache does not have, Python may.
     private static final String COMPLETED = "getIfPresent";
 
     private final Object session;
@@ -58,10 +59,20 @@ public final class SessionObject implements InvocationHandler {
             if (found != null || !name.equals(COMPLETED)) {
                 return found;
             }
+            if (isOthers((Product) arguments[0])) {
+                return null;
+            }
         }
         int count = arguments == null ? 0 : arguments.length;
         return Bridge.python.invoked(
             session, kind, name, count > 0 ? arguments[0] : null, count > 1 ? arguments[1] : null);
+    }
+
+    // The key of a table: its catalog, database and name.
+    private boolean isOthers(Product key) {
+        return "spark_catalog".equals(key.productElement(0))
+            && Statements.isOthers(session, new String[] {
+                "spark_catalog", (String) key.productElement(1), (String) key.productElement(2)});
     }
 
     private Object ofSparks(Method method, Object[] arguments) throws Throwable {

@@ -8,7 +8,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 from pyspark.errors import ParseException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_delta.errors import OperationNotAllowedError
 from pyspark_delta.kernel.protocol.column_defaults import without_defaults
@@ -25,11 +25,12 @@ from pyspark_delta.spark.jvm.catalog.entries import entry_properties
 from pyspark_delta.spark.jvm.expressions.catalyst import stored_columns
 from pyspark_delta.spark.jvm.failures import analysis_error
 from pyspark_delta.spark.jvm.gateway import JvmSession
+from pyspark_delta.spark.jvm.parser.changes import parsed_plan
 from pyspark_delta.spark.jvm.parser.plans import (
     Query,
     TableDefinition,
     TableStatement,
-    parse_table_statement,
+    read_table_statement,
 )
 from pyspark_delta.spark.jvm.parser.tables import LikeStatement, parse_like
 from pyspark_delta.spark.jvm.write.file_writer import check_new_columns
@@ -101,19 +102,38 @@ def define_command(request: Request) -> Command | None:
         made = like_command(request)
         if made is not None:
             return made
+    defined = _delta_definition(request)
+    return None if defined is None else statement_command(spark, *defined)
+
+
+def plan_definition(request: Request) -> tuple[str, DataFrame] | None:
+    """The command and the rows of its query, for EXPLAIN; None if there is no query."""
+    defined = _delta_definition(request)
+    if defined is None:
+        return None
+    name, statement = defined
+    checked = _checked(request.spark, name, statement)
+    if checked.query is None:
+        return None
+    verb = "Replace" if statement.replaces else "Create"
+    return f"{verb}TableAsSelect {name.label}", checked.query.frame(JvmSession(request.spark))
+
+
+def _delta_definition(request: Request) -> tuple[TableName, TableStatement] | None:
+    """The table and the statement, if that makes a Delta table of columns or of a query."""
+    spark = request.spark
     default = (spark.conf.get(DEFAULT_SOURCE) or "").lower()
     if "delta" not in request.sql.lower() and default != "delta":
         return None
+    jvm = JvmSession(spark)
     try:
-        statement = parse_table_statement(JvmSession(spark), request.sql)
+        statement = read_table_statement(jvm, parsed_plan(jvm, request.sql, request.args))
     except ParseException:
         return None  # Spark has a better error
     if statement is None or (statement.provider or default).lower() != "delta":
         return None
     name = look_up(spark, statement.name)
-    if name is None:
-        return None
-    return statement_command(spark, name, statement)
+    return None if name is None else (name, statement)
 
 
 def statement_command(

@@ -1,4 +1,4 @@
-"""EXPLAIN of INSERT, UPDATE, DELETE and MERGE of a Delta table: Spark's plans of their rows.
+"""EXPLAIN of statements that write rows of a Delta table: Spark's plans of these rows.
 
 Nothing is changed.  EXPLAIN of any other statement is left to Spark.
 """
@@ -19,6 +19,7 @@ from pyspark_delta.spark.jvm.plans.frames import ExplainMode, explain_text
 from pyspark_delta.spark.sql.grammar import StatementReader
 from pyspark_delta.spark.sql.statement import Command, Request, head
 from pyspark_delta.spark.sql.statements.change import plan_change
+from pyspark_delta.spark.sql.statements.define import plan_definition
 from pyspark_delta.spark.sql.statements.describe import rows_command
 from pyspark_delta.spark.sql.statements.insert import plan_insert
 
@@ -32,6 +33,8 @@ _MODES: dict[str, ExplainMode] = {
     "FORMATTED": "formatted",
 }
 _PLANNERS: dict[str, Callable[[Request], tuple[str, DataFrame] | None]] = {
+    "CREATE TABLE": plan_definition,
+    "REPLACE TABLE": plan_definition,
     "INSERT INTO": plan_insert,
     "INSERT OVERWRITE": plan_insert,
     "UPDATE": plan_change,
