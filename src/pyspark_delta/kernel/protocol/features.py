@@ -307,7 +307,13 @@ def check_readable(protocol: Protocol, table: str, *, also: Collection[str] = ()
     check_shape(protocol)
     listed = protocol.reader_features or ()
     unsupported = [name for name in listed if name not in also and not _can_read(name)]
-    _check_none("DELTA_UNSUPPORTED_FEATURES_FOR_READ", unsupported, table)
+    if unsupported:
+        raise UnsupportedProtocolError(
+            "DELTA_UNSUPPORTED_FEATURES_FOR_READ",
+            tableNameOrPath=table,
+            deltaVersion=DELTA_VERSION,
+            unsupported=", ".join(sorted(unsupported)),
+        )
 
 
 def check_writable(protocol: Protocol, table: str, *, also: Collection[str] = ()) -> None:
@@ -320,7 +326,13 @@ def check_writable(protocol: Protocol, table: str, *, also: Collection[str] = ()
         raise _unsupported_version(protocol, table)
     listed = set(protocol.writer_features or ()) | set(protocol.reader_features or ())
     unsupported = [name for name in listed if name not in also and not _can_write(name)]
-    _check_none("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", unsupported, table)
+    if unsupported:
+        raise UnsupportedProtocolError(
+            "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
+            tableNameOrPath=table,
+            deltaVersion=DELTA_VERSION,
+            unsupported=", ".join(sorted(unsupported)),
+        )
 
 
 def check_shape(protocol: Protocol) -> None:
@@ -377,16 +389,6 @@ def _can_read(name: str) -> bool:
 def _can_write(name: str) -> bool:
     feature = FEATURES.get(name)
     return feature is not None and feature.writable
-
-
-def _check_none(condition: str, unsupported: list[str], table: str) -> None:
-    if unsupported:
-        raise UnsupportedProtocolError(
-            condition,
-            tableNameOrPath=table,
-            deltaVersion=DELTA_VERSION,
-            unsupported=", ".join(sorted(unsupported)),
-        )
 
 
 def _unsupported_version(protocol: Protocol, table: str) -> UnsupportedProtocolError:
