@@ -144,10 +144,11 @@ def fitted(value: Any, wanted: pa.DataType, rounding: str | None = None) -> Any:
 
 
 def _integer(value: Any, wanted: pa.DataType) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal) or value != int(value):
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
     most = 1 << (wanted.bit_width - 1)
-    return int(value) if -most <= value < most else None
+    # The range first: a short text may be a number of any length.
+    return int(value) if -most <= value < most and value == int(value) else None
 
 
 def _float(value: Any, wanted: pa.DataType) -> float | None:
