@@ -6,7 +6,7 @@ that is certain: after a commit is offered, they are deleted if it was refused o
 kept if its outcome is unknown.
 
 A hook runs after a commit of rows, in the session that committed.  Every command that writes rows
-runs the hooks, and knows none by name: rooms above register theirs.  Hooks that need no Spark are
+runs the hooks, and knows none by name: rooms above register them.  Hooks that need no Spark are
 the kernel's (`kernel.txn.hooks`).
 """
 
@@ -86,7 +86,7 @@ from pyspark_delta.spark.jvm.write.file_writer import (
     OUTPUT_TIMESTAMP_TYPE,
     Projected,
     WrittenFile,
-    projected,
+    project,
     rebalance_settings,
     rebalanced,
     write_files,
@@ -132,7 +132,6 @@ class StagedFiles:
         self._is_offered = False
 
     def add(self, files: Iterable[AddFile | AddCDCFile]) -> None:
-        """Track files that were written."""
         self._paths += [decode_path(file.path) for file in files]
 
     def add_paths(self, paths: Iterable[str]) -> None:
@@ -368,7 +367,7 @@ def _as_in_files(
         *(Projected(expression=quoted_name(f.name), name=f.name) for f in extra),
         *(_directory_column(f, mode) for f in metadata.partition_schema),
     ]
-    return projected(jvm, data, columns)
+    return project(jvm, data, columns)
 
 
 def _stats_columns(metadata: Metadata, mode: ColumnMappingMode) -> tuple[StatsColumn, ...]:

@@ -349,7 +349,7 @@ class Projected:
     is_apart: bool = False
 
 
-def projected(jvm: JvmSession, data: DataFrame, columns: Sequence[Projected]) -> DataFrame:
+def project(jvm: JvmSession, data: DataFrame, columns: Sequence[Projected]) -> DataFrame:
     """`data` projected to exactly these columns, in few calls into the JVM.
 
     PySpark's own columns take a dozen calls each, which is slow for a small write.
