@@ -11,7 +11,7 @@ from pyspark_delta.errors import PropertyError
 from pyspark_delta.kernel.protocol.actions import Metadata
 from pyspark_delta.kernel.storage.memory import MemoryStore
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
-from pyspark_delta.spark.files import staged_files
+from pyspark_delta.spark.files import stage
 from pyspark_delta.spark.files.stage import WriteHook, add_write_hook, due_hooks, run_hooks
 from pyspark_delta.spark.maintenance.compaction import compact_after_writes
 from tests.support.transactions import TABLE, add
@@ -22,7 +22,7 @@ SESSION = cast(SparkSession, None)
 
 @pytest.fixture(autouse=True)
 def no_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_files, "_HOOKS", {})
+    monkeypatch.setattr(stage, "_HOOKS", {})
 
 
 def hook(name: str, ran: list[Any], *, is_due: bool = True) -> WriteHook:
