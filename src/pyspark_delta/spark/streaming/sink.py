@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession, SQLContext
 from pyspark_delta.errors import (
     AppendOnlyError,
     OperationNotAllowedError,
+    PropertyError,
     SchemaError,
 )
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, SetTransaction
@@ -317,7 +318,16 @@ class BatchRows:
 
 
 def _counting(options: DeltaOptions) -> DeltaOptions:
-    """The options that apply to a stream."""
+    """The options that apply to a stream; PropertyError for a checkpoint without a place."""
+    checkpoint = options.get("checkpointLocation")
+    if checkpoint is not None and not checkpoint.strip():
+        # Spark takes a blank one for a directory below its own.
+        raise PropertyError(
+            "DELTA_ILLEGAL_OPTION",
+            name="checkpointLocation",
+            input=checkpoint,
+            explain="needs a path",
+        )
     return DeltaOptions(
         {
             key: value
