@@ -94,6 +94,12 @@ BY_PATH: Steps = {
     "overwritten by nothing": lambda s, t: write(rows(s, 9, "a").where("false"), "overwrite").save(
         t
     ),
+    "another schema, dynamic": lambda s, t: write(
+        rows(s, 10, "b").withColumn("x", F.lit(1)),
+        "overwrite",
+        overwriteSchema="true",
+        partitionOverwriteMode="dynamic",
+    ).save(t),
     "another schema": lambda s, t: write(
         s.range(2).coalesce(1), "overwrite", overwriteSchema="true"
     ).save(t),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.interop.engines import Ours, Pair, Theirs, table
+from tests.support.peer import PeerError
 from tests.support.streams import offsets
 
 _DRAIN = """
@@ -17,7 +18,10 @@ found = []
 def take(data, number):
     found.append(sorted([list(row) for row in data.select(*columns).collect()], key=str))
 
-stream = spark.readStream.format("delta").options(**options).load(path)
+reader = spark.readStream.format("delta").options(**options)
+if schema:
+    reader = reader.schema(schema)
+stream = reader.load(path) if "/" in path else reader.table(path)
 if files:
     other = spark.readStream.schema("id LONG").json(files).select("id")
     stream = stream.select("id")
@@ -59,6 +63,7 @@ def _run(
     *,
     files: str = "",
     files_come_first: bool = False,
+    schema: str = "",
 ) -> list[list[list[Any]]]:
     found: list[list[list[Any]]] = engine.python(
         _DRAIN,
@@ -67,6 +72,7 @@ def _run(
         columns=list(columns) or ["id"],
         files=files,
         files_come_first=files_come_first,
+        schema=schema,
         options={key: str(value) for key, value in options.items()},
     )
     return found
@@ -91,6 +97,27 @@ def test_a_stream_goes_back_and_forth(
             10 * turn + 10 + i for i in range(3)
         ]
         assert batches(both[(turn + 1) % 2], table_path, told) == []
+
+
+def test_a_stream_may_be_given_the_schema_of_its_table(
+    pair: Pair, db: str, table_path: Path, tmp_path: Path
+) -> None:
+    """By name; by path delta-spark 4.4 lets Spark refuse any schema, and ours takes the table's."""
+    text = "SELECT id, CAST(id % 2 AS STRING) AS p FROM range(6)"
+    pair.theirs.write(text, table_path, partition_by=["p"])
+    expected = [[[number, str(number % 2)] for number in range(6)]]
+    own = "id BIGINT, p STRING"
+
+    def given(engine: Ours | Theirs, place: Path, checkpoint: str) -> object:
+        return _run(engine, place, tmp_path / checkpoint, ["id", "p"], {}, schema=own)
+
+    for name, engine in (("ours", pair.ours), ("theirs", pair.theirs)):
+        engine.sql(f"CREATE TABLE t USING delta LOCATION '{table_path}'")
+        assert given(engine, Path("t"), name) == expected
+    assert offsets(tmp_path / "ours") == offsets(tmp_path / "theirs")
+    assert given(pair.ours, table_path, "by path") == expected
+    with pytest.raises(PeerError, match="does not support user-specified schema"):
+        given(pair.theirs, table_path, "by their path")
 
 
 @pytest.mark.slow

@@ -326,6 +326,22 @@ def test_reading_a_definition_without_a_log_tells_the_statement_that_completes_i
     assert spark.sql("DESCRIBE DETAIL c").first().clusteringColumns == ["id"]  # type: ignore[union-attr]
 
 
+def test_a_write_by_path_to_the_place_of_a_definition_makes_the_table(
+    spark: SparkSession, plain: SparkSession, table_path: Path
+) -> None:
+    """Who writes by path brings the columns: a path knows no name, and so no definition."""
+    plain.sql(f"CREATE TABLE t (id BIGINT, v STRING, p STRING) USING delta LOCATION '{table_path}'")
+    row_for_t(spark).selectExpr("id", "p").write.format("delta").save(str(table_path))
+    assert spark.table("t").columns == ["id", "p"]
+    assert rows(spark.table("t")) == [(1, "a")]
+    spark.sql("INSERT INTO t VALUES (2, 'b')")
+    assert rows(spark.read.format("delta").load(str(table_path))) == [(1, "a"), (2, "b")]
+    assert operations(spark, "t") == ["WRITE", "WRITE"]
+    spark.sql("DELETE FROM t WHERE id = 1")
+    assert rows(spark.table("t")) == [(2, "b")]
+    assert [row.col_name for row in spark.sql("DESCRIBE t").collect()] == ["id", "p"]
+
+
 def test_a_table_that_lost_its_log_is_not_made_anew_by_a_write(
     spark: SparkSession, db: str
 ) -> None:

@@ -14,7 +14,7 @@ from pyspark_delta.errors import StorageRefusedError
 from pyspark_delta.tables import DeltaTable
 from tests.storage.s3_server import S3Server, running_s3
 from tests.support.feeds import Feed, fails_with, run
-from tests.support.refusing_disks import closed_directory, limited_files
+from tests.support.refusing_disks import closed_directory, limited_files, small_disk
 from tests.support.spark_tables import SparkTable, conf
 
 Command = Callable[[SparkTable], object]
@@ -78,6 +78,25 @@ def test_no_file_is_left_where_the_log_takes_no_new_names(table: SparkTable) -> 
     with closed_directory(table.path / "_delta_log"), pytest.raises(StorageRefusedError):
         COMMANDS["append"](table)
     assert files_of(table.path) == before
+
+
+@pytest.mark.parametrize("reason", ["No space left on device", "Read-only file system"])
+@pytest.mark.parametrize("name", ["append", "update", "merge"])
+def test_no_command_leaves_files_where_the_disk_of_the_log_refuses(
+    spark: SparkSession, table_path: Path, name: str, reason: str
+) -> None:
+    """The log has a disk of its own: the data files are written, and the commit is not."""
+    with small_disk(table_path / "_delta_log") as disk:
+        table = SparkTable(enable(spark), table_path)
+        table.write(spark.range(0, 8, 1, 2))
+        disk.fill() if reason.startswith("No") else disk.make_read_only()
+        before = files_of(table_path)
+        with pytest.raises(StorageRefusedError, match=reason) as caught:
+            COMMANDS[name](table)
+        # The data files were there.
+        assert caught.value.parameters["path"].endswith("/_delta_log/00000000000000000001.json")
+        assert files_of(table_path) == before
+        assert table.log.update().version == 0
 
 
 def test_a_refused_batch_of_a_stream_leaves_no_files(table: SparkTable, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_delta import disable, enable
 from pyspark_delta.errors import DataFileError, JobFailedError, StorageRefusedError
 from pyspark_delta.tables import DeltaTable
+from tests.support.feeds import fails_with, run
 from tests.support.refusing_disks import closed_directory, small_disk
 from tests.support.spark_tables import SparkTable
 
@@ -43,11 +44,18 @@ COMMANDS: dict[str, Command] = {
         handle(t)
         .alias("t")
         .merge(t.spark.range(3).alias("s"), "t.id = s.id")
-        .whenMatchedDelete()
+        .whenMatchedUpdate(set={"id": "t.id + 8"})
         .execute()
     ),
     "optimize": lambda t: handle(t).optimize().executeCompaction(),
+    "add constraint": lambda t: t.spark.sql(
+        f"ALTER TABLE delta.`{t.path}` ADD CONSTRAINT c CHECK (id % 9 < 9)"
+    ),
 }
+
+
+# Those whose tasks write data files.
+WRITES = ("append", "update", "merge", "optimize")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +69,8 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def lost_file(table: SparkTable) -> Iterator[Path]:
-    lost = sorted(table.path.glob("*.parquet"))[0]
+    # A task that ran on when its job had failed may have left a file that is not in the log.
+    lost = table.path / table.files[0].path
     aside = lost.rename(lost.with_suffix(".aside"))
     yield lost
     aside.rename(lost)
@@ -93,35 +102,53 @@ def test_a_missing_file_of_another_format_is_sparks_own_error(
         others.collect()
 
 
-def test_a_directory_in_which_tasks_may_not_write_refuses(table: SparkTable) -> None:
+@pytest.mark.parametrize("name", WRITES)
+def test_a_directory_in_which_tasks_may_not_write_refuses(table: SparkTable, name: str) -> None:
     with closed_directory(table.path), pytest.raises(StorageRefusedError) as caught:
-        append(table, table.spark.range(1))
+        COMMANDS[name](table)
     assert isinstance(caught.value.__cause__, Py4JJavaError)
     assert table.log.update().version == 0
 
 
+@pytest.mark.parametrize("name", WRITES)
 def test_a_disk_that_is_full_for_tasks_refuses_and_keeps_no_files(
-    table: SparkTable, tmp_path: Path
+    table: SparkTable, tmp_path: Path, name: str
 ) -> None:
     with small_disk(tmp_path / "dä ta 100%") as disk:
         small = SparkTable(table.spark, disk.path / "t")
-        small.write(table.spark.range(1))
+        small.write(table.spark.range(0, 8, 1, 2))
         before = {each.name for each in small.path.glob("*.parquet")}
         disk.fill()
-        with pytest.raises(StorageRefusedError, match="No space left on device"):
-            append(small, table.spark.range(0, 100_000, 1, 1))
+        with pytest.raises(StorageRefusedError, match="No space left on device") as caught:
+            COMMANDS[name](small)
+        assert isinstance(caught.value.__cause__, Py4JJavaError)
         assert {each.name for each in small.path.glob("*.parquet")} == before
 
 
-def test_a_disk_that_is_read_only_for_tasks_refuses(table: SparkTable, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", WRITES)
+def test_a_disk_that_is_read_only_for_tasks_refuses(
+    table: SparkTable, tmp_path: Path, name: str
+) -> None:
     with small_disk(tmp_path / "dä ta 100%") as disk:
         fixed = SparkTable(table.spark, disk.path / "t")
-        fixed.write(table.spark.range(1))
+        fixed.write(table.spark.range(0, 8, 1, 2))
         disk.make_read_only()
         with pytest.raises(StorageRefusedError, match="Read-only file system") as caught:
-            append(fixed, table.spark.range(1))
+            COMMANDS[name](fixed)
         assert isinstance(caught.value.__cause__, Py4JJavaError)
         assert fixed.log.update().version == 0
+
+
+@pytest.mark.parametrize("sink", ["delta", "noop"])
+def test_a_stream_that_misses_a_data_file_names_it(
+    table: SparkTable, lost_file: Path, tmp_path: Path, sink: str
+) -> None:
+    stream = table.spark.readStream.format("delta").load(str(table.path)).writeStream
+    stream = stream.format(sink).option("checkpointLocation", str(tmp_path / "che ckpoint 100% ü"))
+    with fails_with("DELTA_FILE_NOT_FOUND_DETAILED") as caught:
+        run(stream, tmp_path / "co py 100% ü")
+    assert str(lost_file) in str(caught.value.__cause__)
+    assert "repair()" in str(caught.value.__cause__)
 
 
 def test_a_task_that_fails_for_another_reason_is_typed_with_it(table: SparkTable) -> None:

@@ -65,19 +65,21 @@ def holders(spark: SparkSession, path: Path) -> dict[str, Callable[[], DataFrame
     }
 
 
+# By name or by path: `{t}` is the table.
 COMMANDS = (
-    ("append", "INSERT INTO t VALUES (10), (11)", (6, 27)),
-    ("DELETE", "DELETE FROM t WHERE id = 1", (5, 26)),
-    ("UPDATE", "UPDATE t SET id = 20 WHERE id = 2", (5, 44)),
+    ("append", "INSERT INTO {t} VALUES (10), (11)", (6, 27)),
+    ("DELETE", "DELETE FROM {t} WHERE id = 1", (5, 26)),
+    ("UPDATE", "UPDATE {t} SET id = 20 WHERE id = 2", (5, 44)),
     (
         "MERGE",
-        "MERGE INTO t USING (SELECT 3L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        "MERGE INTO {t} t USING (SELECT 3L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
         (4, 41),
     ),
-    ("OPTIMIZE", "OPTIMIZE t", (4, 41)),
-    ("overwrite", "INSERT OVERWRITE t VALUES (7)", (1, 7)),
-    ("RESTORE", "RESTORE TABLE t TO VERSION AS OF 1", (4, 6)),
+    ("OPTIMIZE", "OPTIMIZE {t}", (4, 41)),
+    ("overwrite", "INSERT OVERWRITE {t} VALUES (7)", (1, 7)),
+    ("RESTORE", "RESTORE TABLE {t} TO VERSION AS OF 1", (4, 6)),
 )
+TARGETS = ("t", "delta.`{path}`")
 
 
 @pytest.mark.parametrize("with_vectors", [False, True], ids=["rewriting", "vectors"])
@@ -93,7 +95,7 @@ def test_whatever_holds_a_table_shows_its_newest_rows(
         # The plans were made before any row of any file could be deleted.
         spark.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     for (name, statement, expected), kind in zip(COMMANDS, held, strict=False):
-        spark.sql(statement)
+        spark.sql(statement.format(t="t"))
         assert summed(held[kind]()) == expected, (name, kind)
     append(table_log(table_path), ids(100))  # another process's
     assert {name: summed(frame()) for name, frame in held.items()} == dict.fromkeys(held, (5, 106))
@@ -211,8 +213,9 @@ CACHED = (
 )
 
 
+@pytest.mark.parametrize("target", TARGETS, ids=["name", "path"])
 def test_what_spark_has_cached_is_read_again_after_a_write_of_the_session(
-    spark: SparkSession, db: str, table_path: Path
+    spark: SparkSession, db: str, table_path: Path, target: str
 ) -> None:
     spark.sql(
         f"CREATE TABLE t (id BIGINT) USING delta LOCATION '{table_path}' "
@@ -230,7 +233,7 @@ def test_what_spark_has_cached_is_read_again_after_a_write_of_the_session(
                 extra = spark.createDataFrame([(1,), (2,)], "id BIGINT")
                 extra.write.format("delta").mode("append").save(str(table_path))
             else:
-                spark.sql(statement)
+                spark.sql(statement.format(t=target.format(path=table_path)))
             assert summed(cached) == expected, name
             assert spark.table("t").count() == expected[0], name
             assert spark.catalog.isCached("t")

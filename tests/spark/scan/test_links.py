@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 
 from pyspark_delta import DeltaTable, enable
 from pyspark_delta.errors import UnsafePathError
+from pyspark_delta.kernel.scan import locations
 from pyspark_delta.kernel.txn.delta_log import DeltaLog
 from pyspark_delta.spark.conf.setting_table import ALLOWED_LOCATIONS
+from tests.support.feeds import run
 from tests.support.spark_tables import conf
 
 UNSAFE = "DELTA_UNSAFE_PATH"
@@ -91,6 +93,90 @@ def test_nothing_is_read_or_copied_through_a_link_out_of_the_table(
             assert part in str(caught.value), name
     assert DeltaLog.for_table(table).update().version == before
     assert not (table.parent / f"{table.name} copy/_delta_log").exists()
+
+
+def insert(statement: str) -> Work:
+    """A statement that reads the table, and writes its rows to another one."""
+
+    def work(spark: SparkSession, table: Path) -> None:
+        spark.sql(f"CREATE TABLE delta.`{table} copy` (id BIGINT, p STRING) USING delta")
+        spark.sql(statement.format(copy=f"delta.`{table} copy`", table=f"delta.`{table}`"))
+
+    return work
+
+
+def stream(spark: SparkSession, table: Path) -> None:
+    rows = spark.readStream.format("delta").load(str(table))
+    writer = rows.writeStream.format("delta").option("checkpointLocation", f"{table} checkpoint")
+    run(writer, table.with_name(f"{table.name} copy"))
+
+
+WRITES: dict[str, Work] = {
+    **{name: work for name, work in WORKS.items() if name not in ("a read", "input files")},
+    "OPTIMIZE ZORDER": lambda spark, table: spark.sql(f"OPTIMIZE delta.`{table}` ZORDER BY (id)"),
+    "CTAS": lambda spark, table: spark.sql(
+        f"CREATE TABLE delta.`{table} copy` USING delta AS SELECT * FROM delta.`{table}`"
+    ),
+    "INSERT": insert("INSERT INTO {copy} SELECT * FROM {table}"),
+    "INSERT of a join": insert(
+        "INSERT INTO {copy} SELECT a.* FROM {table} a JOIN {table} USING (id)"
+    ),
+    "INSERT OVERWRITE": insert("INSERT OVERWRITE {copy} SELECT * FROM {table}"),
+    "the source of a MERGE": insert(
+        "MERGE INTO {copy} t USING {table} s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+    ),
+    "a stream": stream,
+}
+
+
+def rows_of(path: str) -> int:
+    log = DeltaLog.for_table(path)
+    return log.update().to_table().num_rows if log.table_exists else 0
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_command_that_writes_rows_checks_each_of_any_number_of_files(
+    spark: SparkSession,
+    template: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    table = linked_table("file", template, tmp_path)
+    before = DeltaLog.for_table(table).update().version
+    monkeypatch.setattr(locations, "FEW_FILES", 0)
+    # A read that nothing is written from would follow the link.
+    assert spark.read.format("delta").load(str(table)).count() == 4
+    assert len(spark.read.format("delta").load(str(table)).collect()) == 4
+    with pytest.raises((PySparkException, UnsafePathError), match=UNSAFE):
+        WRITES[name](spark, table)
+    assert DeltaLog.for_table(table).update().version == before
+    assert rows_of(f"{table} copy") == 0
+
+
+def test_reorg_and_change_feeds_check_each_file_too(
+    spark: SparkSession, table_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = f"delta.`{table_path}`"
+    properties = dict.fromkeys(
+        ("delta.enableDeletionVectors", "delta.enableChangeDataFeed"), "true"
+    )
+    data = spark.range(0, 4, 1, 1).write.format("delta").options(**properties)
+    data.save(str(table_path))
+    spark.sql(f"DELETE FROM {table} WHERE id = 1")
+    (file,) = table_path.glob("*.parquet")
+    file.rename(tmp_path / "out side")
+    file.symlink_to(tmp_path / "out side")
+    monkeypatch.setattr(locations, "FEW_FILES", 0)
+    assert len(spark.sql(f"SELECT * FROM {table}").collect()) == 3
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
+    for work in (
+        lambda: spark.sql(f"REORG TABLE {table} APPLY (PURGE)").collect(),
+        lambda: feed.load(str(table_path)).collect(),
+    ):
+        with pytest.raises((PySparkException, UnsafePathError), match=UNSAFE):
+            work()
+    assert DeltaLog.for_table(table_path).update().version == 1
 
 
 def test_the_kernel_has_the_same_rule(linked: Path) -> None:

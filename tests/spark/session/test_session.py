@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.catalog import Catalog
 
@@ -17,10 +18,13 @@ import pyspark_delta
 from pyspark_delta import DeltaLog, disable, enable
 from pyspark_delta.errors import OperationNotAllowedError, TableAlreadyExistsError
 from pyspark_delta.spark.jvm import gateway
-from pyspark_delta.spark.jvm.gateway import SESSION_CATALOG_KEY, private_value
+from pyspark_delta.spark.jvm.gateway import SESSION_CATALOG_KEY, items, private_value
+from pyspark_delta.spark.jvm.hooks import bridge
 from pyspark_delta.spark.session import enable as session_module
 from pyspark_delta.spark.session import enabled as enabled_sessions
 from tests.support.catalog_tables import own_database, rows
+
+RULES = ("hintResolutionRules", "extendedResolutionRules")
 
 
 @pytest.fixture
@@ -104,9 +108,7 @@ def test_disabling_the_last_session_leaves_no_trace(session: SparkSession) -> No
         try:
             for owner, name in session_module._CHANGED.keys() - session_module._LASTING:
                 assert not hasattr(getattr(owner, name), "__wrapped__"), name
-            catalog = session._jsparkSession.sessionState().catalog()
-            cache = catalog.getClass().getSuperclass()
-            assert cache is not None
+            assert_not_hooked(session)
             assert "pyspark_delta" not in [row[0] for row in session.sql("SHOW CATALOGS").collect()]
             assert session.newSession().conf.get("spark.pyspark_delta.enabled", None) is None
         finally:
@@ -116,28 +118,66 @@ def test_disabling_the_last_session_leaves_no_trace(session: SparkSession) -> No
         assert session.table("t").count() == 2
 
 
-@pytest.mark.parametrize("missing", ["a method of PySpark", "a field of Spark"])
-def test_enabling_that_fails_half_way_leaves_nothing_changed(
-    session: SparkSession, monkeypatch: pytest.MonkeyPatch, missing: str
+def assert_not_hooked(session: SparkSession) -> None:
+    """Parser, rules and settings of the session are Spark's own, and so are its new sessions'."""
+    for each in (session, session.newSession()):
+        state = each._jsparkSession.sessionState()
+        rules = [rule for name in RULES for rule in items(private_value(state.analyzer(), name))]
+        classes = [part.getClass().getName() for part in (state.sqlParser(), *rules)]
+        assert not [name for name in classes if name.startswith("pyspark_delta")]
+        assert "delta" not in str(each.conf.get("spark.sql.sources.useV1SourceList")).split(",")
+        assert each.conf.get("spark.pyspark_delta.enabled", None) is None
+
+
+def delta_statements(session: SparkSession, path: Path) -> list[str]:
+    """What DELETE on a path, saveAsTable and a read become in a session: errors by their class."""
+    found = []
+    for run in (
+        lambda: session.sql(f"DELETE FROM delta.`{path}` WHERE id = 1").collect(),
+        lambda: session.range(1).write.format("delta").saveAsTable("not_enabled"),
+        lambda: session.sql(f"SELECT * FROM delta.`{path}`").collect(),
+        lambda: session.sql("OPTIMIZE not_enabled").collect(),
+    ):
+        try:
+            found.append(repr(run()))
+        except PySparkException as error:
+            found.append(f"{type(error).__name__} {error.getCondition()}")
+    session.sql("DROP TABLE IF EXISTS not_enabled")
+    return found
+
+
+# How a Spark can be another one than is supported: a version, or a part that it does not have.
+FAILURES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "an old version": lambda patch: patch.setattr(gateway, "_OLDEST", (99, 0)),
+    "a method of PySpark": lambda patch: patch.delattr(Catalog, "listColumns"),
+    "a field of the analyzer": lambda patch: patch.setattr(bridge, "_RULES_FIELD", "renamedRules"),
+    # The last step that touches the JVM: Spark's own map of catalogs takes no entry any more.
+    "a field of the catalogs": lambda patch: patch.setattr(
+        gateway, "_CATALOGS_FIELD", "renamedCatalogs"
+    ),
+}
+
+
+@pytest.mark.parametrize("missing", FAILURES)
+def test_enabling_that_fails_leaves_nothing_changed(
+    session: SparkSession, monkeypatch: pytest.MonkeyPatch, table_path: Path, missing: str
 ) -> None:
+    session.range(3).write.format("delta").save(str(table_path))
     others = _enabled_sessions()
     for each in others:
         disable(each)
-    fresh = session.newSession()
-    if missing == "a method of PySpark":
-        monkeypatch.delattr(Catalog, "listColumns")
-    else:
-        # The last step that touches the JVM: Spark's own map of catalogs takes no entry any more.
-        monkeypatch.setattr(gateway, "_CATALOGS_FIELD", "renamedCatalogs")
+    never, fresh = session.newSession(), session.newSession()
+    FAILURES[missing](monkeypatch)
     functions = fresh._jsparkSession.sessionState().tableFunctionRegistry()
     try:
         fresh.conf.set(SESSION_CATALOG_KEY, "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         with pytest.raises(OperationNotAllowedError) as refused:
             enable(fresh)
-        assert refused.value.condition in (
-            "DELTA_UNSUPPORTED_SPARK_VERSION",
-            "DELTA_OPERATION_NOT_ALLOWED",
+        by_version = missing in ("an old version", "a method of PySpark")
+        assert refused.value.condition == (
+            "DELTA_UNSUPPORTED_SPARK_VERSION" if by_version else "DELTA_OPERATION_NOT_ALLOWED"
         )
+        monkeypatch.undo()
         assert not _enabled_sessions()
         for owner, name in session_module._CHANGED.keys() - session_module._LASTING:
             assert not hasattr(getattr(owner, name, None), "__wrapped__"), name
@@ -145,21 +185,23 @@ def test_enabling_that_fails_half_way_leaves_nothing_changed(
             fresh.conf.get(SESSION_CATALOG_KEY) == "org.apache.spark.sql.delta.catalog.DeltaCatalog"
         )
         fresh.conf.unset(SESSION_CATALOG_KEY)
-        assert fresh.conf.get("spark.pyspark_delta.enabled", None) is None
+        assert_not_hooked(fresh)
         assert "pyspark_delta" not in [row[0] for row in fresh.sql("SHOW CATALOGS").collect()]
         assert "table_changes" not in str(functions.listFunction().mkString(" "))
         assert fresh._jsparkSession.experimental().extraOptimizations().isEmpty()
         catalog = fresh._jsparkSession.sessionState().catalog()
         assert "Delta" not in private_value(catalog, "tableRelationCache").toString()
+        assert delta_statements(fresh, table_path) == delta_statements(never, table_path)
+        assert DeltaLog.for_table(table_path).update().version == 0
     finally:
         monkeypatch.undo()
         for each in {*others, session}:
             enable(each)
-    assert enable(fresh).sql("SELECT 1").count() == 1
+    assert enable(fresh).sql(f"DELETE FROM delta.`{table_path}` WHERE id = 1").first() == (1,)
+    assert session.newSession().sql(f"SELECT * FROM delta.`{table_path}`").count() == 2
 
 
 def _enabled_sessions() -> list[SparkSession]:
-
     return list(enabled_sessions._ON)
 
 

@@ -54,6 +54,7 @@ from pyspark_delta.spark.convert.target import (
     target_table,
 )
 from pyspark_delta.spark.jvm.catalog.entries import make_delta, parse_name
+from pyspark_delta.spark.jvm.failures import typed_job_failures
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.tables.locations import allow_places, hadoop_location, open_log
 from pyspark_delta.spark.tables.names import schema_for_catalog
@@ -93,18 +94,19 @@ class ConvertToDeltaCommand:
 
     def run(self, spark: SparkSession) -> list[Row]:
         """Convert the table, unless it is a Delta table already; returns no rows."""
-        target = resolve_convert_target(spark, self._parts(spark))
-        if target.is_delta and not self.incremental:
-            print(ALREADY_DELTA)
-            return []
-        table = self.get_target_table(spark, target)
-        txn = self._log(spark, target).start_transaction()
-        if txn.read_version == -1 or self.incremental:
-            self.perform_convert(spark, txn, target, table)
-        else:
-            _Conversion(
-                command=self, spark=spark, txn=txn, target=target, table=table
-            ).handle_existing_log()
+        with typed_job_failures(spark):
+            target = resolve_convert_target(spark, self._parts(spark))
+            if target.is_delta and not self.incremental:
+                print(ALREADY_DELTA)
+                return []
+            table = self.get_target_table(spark, target)
+            txn = self._log(spark, target).start_transaction()
+            if txn.read_version == -1 or self.incremental:
+                self.perform_convert(spark, txn, target, table)
+            else:
+                _Conversion(
+                    command=self, spark=spark, txn=txn, target=target, table=table
+                ).handle_existing_log()
         return []
 
     def dry_run(self, spark: SparkSession) -> ConvertReport:
@@ -115,7 +117,7 @@ class ConvertToDeltaCommand:
         draft = ReportDraft(location=target.target_dir, is_delta=is_delta)
         if is_delta and not self.incremental:
             return draft.report
-        with draft.collected_problems(), progress() as bar:
+        with draft.collected_problems(), typed_job_failures(spark), progress() as bar:
             table = self.get_target_table(spark, target)
             if is_delta:
                 table = _adopting_table(txn, table, self.partition_schema)

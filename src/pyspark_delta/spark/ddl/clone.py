@@ -59,6 +59,7 @@ from pyspark_delta.spark.jvm.catalog.entries import (
     missing_table,
     remember_outside,
 )
+from pyspark_delta.spark.jvm.failures import typed_job_failures
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.jvm.parser.plans import TableDefinition
 from pyspark_delta.spark.maintenance.restore import metrics_frame
@@ -313,6 +314,7 @@ def _opened_parquet(
     # The session's default properties are for new tables, and this one exists.
     table = replace(target_table(spark, target, None), properties=target.properties)
     with (
+        typed_job_failures(spark),
         progress() as bar,
         list_files(spark, table.location, partitions=table.partitions, progress=bar) as manifest,
         read_footers(

@@ -27,6 +27,7 @@ from pyspark_delta.kernel.protocol.properties import STATS_COLUMNS
 from pyspark_delta.kernel.protocol.stats_columns import drop_from_column_list, rename_in_column_list
 from pyspark_delta.kernel.protocol.types import StructType, column_name
 from pyspark_delta.spark.ddl.alteration import Alteration
+from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.rules.alignment import column
 from pyspark_delta.spark.rules.expressions import TableSql, check_default
 from pyspark_delta.spark.scan.frame import read_snapshot
@@ -100,6 +101,7 @@ def run_rename_column(
     )
 
 
+@typed_jobs
 def run_alter_columns(
     spark: SparkSession, table: TableName, changes: Sequence[ColumnChange]
 ) -> None:

@@ -53,6 +53,7 @@ from pyspark_delta.spark.jvm.catalog.entries import (
     move_directory,
     move_entry,
 )
+from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.jvm.gateway import JvmSession
 from pyspark_delta.spark.maintenance.features import (
     enable_row_tracking,
@@ -101,6 +102,7 @@ def run_cluster_by(spark: SparkSession, table: TableName, columns: Sequence[Sequ
     alteration.commit(None, recorded, [clustered_by(alteration.txn, paths)])
 
 
+@typed_jobs
 def run_add_constraint(spark: SparkSession, table: TableName, name: str, text: str) -> None:
     """Add a CHECK constraint, if it is true for every row of the table."""
     alteration = Alteration.start(spark, table)
@@ -262,6 +264,7 @@ def undo_move(spark: SparkSession, table: TableName, new_name: Sequence[str]) ->
         move_directory(jvm, moved, entry.location)
 
 
+@typed_jobs
 def run_sync_identity(spark: SparkSession, table: TableName, path: Sequence[str]) -> None:
     """Move the high-water mark of an identity column to the values that rows have.
 

@@ -30,6 +30,7 @@ from pyspark_delta.spark.conf.setting_table import (
     VACUUM_PARALLEL_DELETE,
     VACUUM_PARALLELISM,
 )
+from pyspark_delta.spark.jvm.failures import typed_jobs
 from pyspark_delta.spark.results.local_frame import local_frame
 from pyspark_delta.spark.tables.locations import hadoop_location
 
@@ -55,6 +56,7 @@ class VacuumRequest:
     keep_versions: tuple[int, ...] = ()
 
 
+@typed_jobs
 def vacuum_table(spark: SparkSession, log: DeltaLog, request: VacuumRequest) -> DataFrame:
     """Run VACUUM; returns the table's path as a row, or in a dry run the files to delete."""
     lite = VACUUM_LITE.of(spark) if request.lite is None else request.lite

@@ -75,6 +75,7 @@ def enable(spark: SparkSession) -> SparkSession:
         for place in _CHANGED.keys() - _ORIGINALS.keys():
             _change(place)
             undo.callback(_restore, place)
+        undo.callback(_unhook_new_sessions, spark)
         open_door(JvmSession(spark), DeltaDoor())
         turn_on(spark)
         undo.pop_all()
@@ -87,7 +88,7 @@ def disable(spark: SparkSession) -> SparkSession:
     turn_off(spark)
     with _LOCK:
         if not any_enabled():
-            unhook_new_sessions(JvmSession(spark))
+            _unhook_new_sessions(spark)
             for place in _ORIGINALS.keys() - _LASTING:
                 _restore(place)
     return spark
@@ -101,6 +102,12 @@ def enable_delta_spark_builders() -> None:
     with _LOCK:
         _LASTING.add(_BUILDER)
         _change(_BUILDER)
+
+
+def _unhook_new_sessions(spark: SparkSession) -> None:
+    """Let later sessions be Spark's own, if no session is enabled: a hooked one is enabled."""
+    if not any_enabled():
+        unhook_new_sessions(JvmSession(spark))
 
 
 def _change(place: tuple[type | ModuleType, str]) -> None:

@@ -16,7 +16,12 @@ from functools import cache, partial
 
 from pyspark.sql import DataFrame, SparkSession, SQLContext
 
-from pyspark_delta.errors import AppendOnlyError, OperationNotAllowedError, SchemaError
+from pyspark_delta.errors import (
+    AppendOnlyError,
+    OperationNotAllowedError,
+    PropertyError,
+    SchemaError,
+)
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, Metadata, SetTransaction
 from pyspark_delta.kernel.protocol.column_mapping import ColumnMappingMode
 from pyspark_delta.kernel.protocol.constraints import table_checks
@@ -308,7 +313,16 @@ class BatchRows:
 
 
 def _counting(options: DeltaOptions) -> DeltaOptions:
-    """The options that apply to a stream."""
+    """The options that apply to a stream; PropertyError for a checkpoint without a place."""
+    checkpoint = options.get("checkpointLocation")
+    if checkpoint is not None and not checkpoint.strip():
+        # Spark takes a blank one for a directory below its own.
+        raise PropertyError(
+            "DELTA_ILLEGAL_OPTION",
+            name="checkpointLocation",
+            input=checkpoint,
+            explain="needs a path",
+        )
     return DeltaOptions(
         {
             key: value
