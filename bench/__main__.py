@@ -17,6 +17,7 @@ from pathlib import Path
 from bench import (
     change_feed,
     dml,
+    doors,
     history,
     kernel,
     maintenance,
@@ -42,6 +43,7 @@ WORKLOADS = {
     **maintenance.WORKLOADS,
     **history.WORKLOADS,
     **sql.WORKLOADS,
+    **doors.WORKLOADS,
 }
 NAMES = (*WORKLOADS, KERNEL)
 QUICK_KERNEL_SCALE = 0.02

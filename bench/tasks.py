@@ -10,7 +10,7 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.measure import Timed, timed
-from pyspark_delta import DeltaLog
+from pyspark_delta import DeltaLog, disable
 
 PARTITIONS = 20
+_PARSES = 1000
 
 
 def rows(spark: SparkSession, start: int, count: int, tasks: int) -> DataFrame:
@@ -272,9 +273,8 @@ def history(spark: SparkSession, path: str, limit: int | None) -> Timed:
 
 
 def plain_sql(spark: SparkSession, text: str, rounds: int) -> Timed:
-    """How much longer `spark.sql` takes in this session than in one that is not enabled."""
-    made: Any = spark._jsparkSession
-    sessions = [spark, SparkSession(spark.sparkContext, made.newSession())]
+    """How much longer `spark.sql` takes in this session than in one of Spark's own."""
+    sessions = [spark, _bare_session(spark)]
     times: list[list[float]] = [[], []]
     for turn in range(-rounds // 4, rounds):
         for i in (0, 1) if turn % 2 else (1, 0):
@@ -284,6 +284,71 @@ def plain_sql(spark: SparkSession, text: str, rounds: int) -> Timed:
                 times[i].append(time.perf_counter() - start)
     ours, plain = map(statistics.median, times)
     return Timed(max(ours - plain, 0.0))
+
+
+def parses(spark: SparkSession, text: str, rounds: int) -> Timed:
+    """Seconds that a statement's parsing takes here, and in a session of Spark's own.
+
+    The JVM has the loop: a call from Python takes longer than what is measured.
+    """
+    parsers: list[Any] = [
+        each._jsparkSession.sessionState().sqlParser()  # type: ignore[attr-defined]
+        for each in (spark, _bare_session(spark))
+    ]
+    loop = _parsing_loop(spark)
+    times: list[list[float]] = [[], []]
+    for turn in range(-rounds, rounds):
+        for i in (0, 1) if turn % 2 else (1, 0):
+            taken = loop(parsers[i], text) / _PARSES / 1e9
+            if turn >= 0:
+                times[i].append(taken)
+    ours, plain = map(statistics.median, times)
+    return Timed(ours, [ours, plain])
+
+
+def parquet_table(spark: SparkSession, name: str) -> Timed:
+    """A table of another format in the catalog."""
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} (id LONG, s STRING) USING parquet")
+    return Timed(0.0)
+
+
+def small_query(spark: SparkSession, path: str, rounds: int) -> Timed:
+    """The median of a small query, from its text to its rows."""
+    text = f"SELECT count(*) AS n, sum(id % 7) AS s FROM delta.`{path}`"
+    times = [timed(lambda: spark.sql(text).collect()).seconds for _ in range(2 * rounds)]
+    return Timed(statistics.median(times[rounds:]))
+
+
+def _bare_session(spark: SparkSession) -> SparkSession:
+    made: Any = spark._jsparkSession
+    return disable(SparkSession(spark.sparkContext, made.newSession()))
+
+
+def _parsing_loop(spark: SparkSession) -> Callable[[Any, str], int]:
+    """A function that parses a text many times, and returns the nanoseconds."""
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+
+    def array(kind: Any, items: Sequence[Any]) -> Any:
+        made = gateway.new_array(kind, len(items))
+        for i, each in enumerate(items):
+            made[i] = each
+        return made
+
+    lang, named = jvm.java.lang, jvm.java.lang.Class.forName
+    parser = named("org.apache.spark.sql.catalyst.parser.ParserInterface")
+    script = jvm.org.codehaus.janino.ScriptEvaluator()
+    script.setParentClassLoader(lang.ClassLoader.getSystemClassLoader())
+    script.setReturnType(lang.Long.TYPE)
+    script.setThrownExceptions(array(lang.Class, [named("java.lang.Exception")]))
+    kinds = array(lang.Class, [parser, named("java.lang.String")])
+    script.setParameters(array(lang.String, ["parser", "text"]), kinds)
+    script.cook(
+        "long start = System.nanoTime();"
+        f"for (int i = 0; i < {_PARSES}; i++) {{ parser.parsePlan(text); }}"
+        "return System.nanoTime() - start;"
+    )
+    return lambda given, text: script.evaluate(array(lang.Object, [given, text]))
 
 
 def memory(spark: SparkSession) -> Timed:
@@ -338,6 +403,9 @@ TASKS: dict[str, Callable[..., Timed]] = {
         feed,
         history,
         plain_sql,
+        parses,
+        parquet_table,
+        small_query,
         memory,
     )
 }

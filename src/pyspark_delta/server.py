@@ -16,6 +16,7 @@ import secrets
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 
 from pyspark import SparkConf, SparkContext
@@ -148,7 +149,12 @@ def _session(given: argparse.Namespace, token: str) -> SparkSession:
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return enable(builder.getOrCreate())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        session = enable(builder.getOrCreate())
+    for each in caught:
+        print(f"pyspark-delta server: {each.message}", file=sys.stderr)
+    return session
 
 
 def _start_jvm(settings: Mapping[str, str]) -> None:

@@ -16,10 +16,52 @@ import sys
 from tests.support.peer_process import start_session
 
 path = sys.argv[1]
-spark = start_session("delta", {})
+spark = start_session("delta", {"spark.sql.warehouse.dir": path + " warehouse"})
 spark.range(3).write.format("delta").save(path)
-print(spark.sql(f"DESCRIBE HISTORY delta.`{path}`").first().engineInfo)
+spark.newSession().sql(f"INSERT INTO delta.`{path}` VALUES (3)")
+copy, checkpoint = path + " cöpy", path + " checkpoint"
+rows = spark.readStream.format("delta").load(path)
+stream = rows.writeStream.format("DELTA").option("checkpointLocation", checkpoint)
+stream.option("userMetadata", "a str\u00e9am").trigger(availableNow=True)
+stream.start(copy).awaitTermination()
+halves = rows.selectExpr("id", "id % 2 AS half")
+stream = halves.writeStream.format("delta").partitionBy("half")
+stream = stream.option("checkpointLocation", checkpoint + " of a table").option("path", copy + " 2")
+stream.trigger(availableNow=True).toTable("streamed").awaitTermination()
+assert spark.table("streamed").count() == spark.read.format("delta").load(copy).count() == 4
+for table in (f"delta.`{path}`", f"delta.`{copy}`", "streamed"):
+    for row in spark.sql(f"DESCRIBE HISTORY {table}").collect():
+        print(row.engineInfo, row.operation, row.userMetadata, sep="|")
+print(spark.sql("DESCRIBE DETAIL streamed").first().partitionColumns)
 """
+_SERVER = """
+import json, subprocess, sys
+from tests.support.peer_process import delta_spark_settings
+
+given = ["--port", "0", "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+given += ["--conf", "spark.jars=" + delta_spark_settings()["spark.jars"]]
+server = subprocess.Popen(
+    [sys.executable, "-m", "pyspark_delta.server", *given],
+    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+)
+print(server.stdout.readline().startswith("sc://"))
+server.terminate()
+print(server.communicate(timeout=60)[1], file=sys.stderr)
+sys.exit(server.returncode)
+"""
+_WARNING = "delta-spark's JAR is on the class path"
+
+
+def run(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A program in the peer's environment, with the package of this tree."""
+    return subprocess.run(
+        [str(ENVIRONMENT / "bin" / "python"), "-c", program, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_a_session_with_delta_spark_s_jar_stays_its_own(peer: Peer) -> None:
@@ -37,17 +79,26 @@ def test_a_session_with_delta_spark_s_jar_stays_its_own(peer: Peer) -> None:
 def test_configuration_gives_it_to_this_package_with_a_warning(
     peer: Peer, table_path: Path
 ) -> None:
-    done = subprocess.run(
-        [str(ENVIRONMENT / "bin" / "python"), "-c", _PROGRAM, str(table_path)],
-        cwd=ROOT,
-        env={**os.environ, "PYSPARK_DELTA": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Spark finds the JAR's data source first, for batches and for streams."""
+    done = run(_PROGRAM, str(table_path), PYSPARK_DELTA="1")
     assert done.returncode == 0, done.stderr
-    assert "pyspark-delta" in done.stdout
-    assert done.stderr.count("delta-spark's JAR is on the class path") == 1
+    *history, partitions = done.stdout.splitlines()
+    assert all(line.startswith("Apache-Spark") and "pyspark-delta" in line for line in history)
+    operations = [line.split("|")[1:] for line in history]
+    assert ["STREAMING UPDATE", "a stréam"] in operations
+    assert len([name for name, _ in operations if name == "STREAMING UPDATE"]) == 2
+    assert partitions == "['half']"
+    assert done.stderr.count(_WARNING) == 1
+
+
+def test_a_server_with_the_jar_warns_in_one_line(peer: Peer) -> None:
+    done = run(_SERVER)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True\n"
+    [line] = [line for line in done.stderr.splitlines() if _WARNING in line]
+    assert line.startswith(f"pyspark-delta server: {_WARNING}")
+    assert ". " not in line
+    assert line.endswith(".")
 
 
 @pytest.mark.parametrize(

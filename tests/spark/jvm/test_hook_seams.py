@@ -1,21 +1,26 @@
 """What the hooks take for granted of Spark's inner classes: the next version shows here what moved.
 
-`test_jvm_seams.py` has the seams of everything else.
+All private fields are here too; `test_jvm_seams.py` has the seams of everything else.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Callable, Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from pyspark_delta.spark.jvm.classes import _compiled, _parser_class
+import pyspark_delta
+from pyspark_delta.spark.jvm.classes import _CONNECT_SOURCES, _SOURCES, _compiled, _parser_class
 from pyspark_delta.spark.jvm.gateway import JvmSession, items, private_value
 from pyspark_delta.spark.jvm.hooks import nodes
+from pyspark_delta.spark.sql import heads
 
 SQL = "org.apache.spark.sql"
 PLANS = f"{SQL}.catalyst.plans.logical"
@@ -56,6 +61,22 @@ NODES: dict[str, set[str]] = {
 }
 
 
+# Private fields that are read or set, and the objects that have them.
+FIELDS: dict[str, Callable[[JvmSession], Any]] = {
+    "sqlParser": lambda jvm: jvm.state,
+    "hintResolutionRules": lambda jvm: jvm.state.analyzer(),
+    "parserBuilders": lambda jvm: jvm.session.extensions(),
+    "hintResolutionRuleBuilders": lambda jvm: jvm.session.extensions(),
+    "catalogs": lambda jvm: jvm.state.catalogManager(),
+    "tableRelationCache": lambda jvm: jvm.state.catalog(),
+    "lock": lambda jvm: jvm.callback_client,
+    "connections": lambda jvm: jvm.callback_client,
+}
+SEAM = Path(pyspark_delta.__file__).parent / "spark" / "jvm"
+ACCESS = ("private_value", "set_private_value")
+JAVA = (*_SOURCES, *_CONNECT_SOURCES)
+
+
 @pytest.fixture
 def jvm(spark: SparkSession) -> JvmSession:
     return JvmSession(spark)
@@ -74,8 +95,70 @@ def signatures(jvm: JvmSession, name: str, method: str) -> set[tuple[str, ...]]:
     }
 
 
-def has_field(jvm: JvmSession, name: str, field: str) -> bool:
-    return field in {each.getName() for each in jvm.class_named(name).getDeclaredFields()}
+# Private fields, and classes by their names.
+
+
+def fields_of(module: ast.Module) -> Iterator[str]:
+    """The names that a module gives to `private_value` and `set_private_value`."""
+    texts: dict[str, str] = {}
+    for each in module.body:
+        if isinstance(each, ast.Assign):
+            for target in each.targets:
+                texts.update(texts_of(target, each.value))
+    for call in ast.walk(module):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+            continue
+        if call.func.id in ACCESS:
+            name = call.args[1]
+            if isinstance(name, ast.Constant):
+                yield str(name.value)
+            elif isinstance(name, ast.Name) and name.id in texts:
+                yield texts[name.id]
+            else:  # an argument of a function, whose callers give it one of these
+                yield from (text for key, text in texts.items() if key.endswith("_FIELD"))
+
+
+def texts_of(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, str]]:
+    """The constants of an assignment, which may have several names."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        for name, each in zip(target.elts, value.elts, strict=True):
+            yield from texts_of(name, each)
+    elif isinstance(target, ast.Name) and isinstance(value, ast.Constant):
+        yield target.id, str(value.value)
+
+
+def imports_of(name: str) -> list[str]:
+    found = re.findall(r"^import (?:static )?([\w.$]+);", java_text(name), re.M)
+    return [each for each in found if not each.startswith(("pyspark_delta.", "delta."))]
+
+
+def test_every_private_field_that_is_used_is_stated_here() -> None:
+    used = {
+        field
+        for path in SEAM.rglob("*.py")
+        for field in fields_of(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert used == set(FIELDS)
+    # The seam is the only place that opens private fields.
+    others = [
+        path
+        for path in SEAM.parents[1].rglob("*.py")
+        if not path.is_relative_to(SEAM)
+        and any(f"{name}(" in path.read_text(encoding="utf-8") for name in ACCESS)
+    ]
+    assert others == []
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_an_object_has_a_private_field(jvm: JvmSession, field: str) -> None:
+    assert private_value(FIELDS[field](jvm), field) is not None
+
+
+@pytest.mark.parametrize("name", JAVA)
+def test_the_classes_that_our_text_imports_are_there(jvm: JvmSession, name: str) -> None:
+    classes = imports_of(name)
+    assert classes
+    assert [each for each in classes if jvm.class_named(each).getName() != each] == []
 
 
 # Classes, and where they are defined.
@@ -96,9 +179,7 @@ def test_classes_are_defined_in_the_loader_that_all_others_ask(jvm: JvmSession) 
     assert jvm.static("org.apache.spark.util.Utils", "classIsLoadable")("delta.DefaultSource")
 
 
-@pytest.mark.parametrize(
-    "name", ["Hooks.java", "DefaultSource.java", "DeltaScans.java", "ConnectPlugins.java"]
-)
+@pytest.mark.parametrize("name", JAVA)
 def test_spark_s_own_janino_compiles_our_text(jvm: JvmSession, name: str) -> None:
     loader = jvm.static("java.lang.ClassLoader", "getSystemClassLoader")()
     made = dict(_compiled(jvm, loader, java_text(name)))
@@ -135,7 +216,6 @@ def test_a_parser_has_these_methods_and_ours_has_them_all(jvm: JvmSession) -> No
 
 
 def test_a_session_s_state_keeps_its_parser_in_a_field(jvm: JvmSession) -> None:
-    assert has_field(jvm, f"{SQL}.internal.SessionState", "sqlParser")
     assert private_value(jvm.state, "sqlParser").equals(jvm.state.sqlParser())
 
 
@@ -159,7 +239,6 @@ def test_bound_parameters_are_in_a_context(jvm: JvmSession, kind: str, parts: li
 
 def test_a_session_s_extensions_keep_builders_in_two_buffers(jvm: JvmSession) -> None:
     for field in ("parserBuilders", "hintResolutionRuleBuilders"):
-        assert has_field(jvm, f"{SQL}.SparkSessionExtensions", field)
         builders = private_value(jvm.session.extensions(), field)
         assert {"addOne", "subtractOne"} <= set(dir(builders))
         [ours] = [each for each in items(builders) if "pyspark_delta" in each.getClass().getName()]
@@ -181,7 +260,6 @@ def rule_names(rules: Any) -> list[str]:
 
 
 def test_an_analyzer_keeps_its_hint_rules_in_a_field(jvm: JvmSession) -> None:
-    assert has_field(jvm, f"{SQL}.catalyst.analysis.Analyzer", "hintResolutionRules")
     assert rule_names(jvm.state.analyzer().hintResolutionRules()) == ["pyspark_delta.Resolution"]
 
 
@@ -263,6 +341,24 @@ def test_a_writer_that_appends_to_a_name_creates_a_table_of_the_first_kind(
     assert jvm.parser.parsePlan("CREATE TABLE t (a INT) USING delta").getClass().getName() == (
         f"{PLANS}.CreateTable"
     )
+
+
+def test_a_stream_s_sink_is_a_part_of_a_node(jvm: JvmSession) -> None:
+    """Where delta-spark's JAR is, the node has its sink, in whose place ours goes."""
+    name = f"{SQL}.catalyst.streaming.WriteToStreamStatement"
+    assert signatures(jvm, name, "sink") == signatures(jvm, name, "outputMode") == {()}
+    assert jvm.class_named(f"{PLANS}.LogicalPlan").isAssignableFrom(jvm.class_named(name))
+    assert signatures(jvm, name, "makeCopy") == {("Object[]",)}
+
+
+def test_the_first_words_of_statements_are_the_same_in_java(jvm: JvmSession) -> None:
+    [listed] = re.findall(r"Set FIRST_WORDS = .*?\{(.*?)\}", java_text("Statements.java"), re.S)
+    in_java = set(re.findall(r'"(\w+)"', listed))
+    assert in_java == heads._FIRST_WORDS | set(heads._QUERIES)
+    [patterns] = re.findall(r"BEFORE_TABLES = \{(.*?)\}", java_text("Statements.java"), re.S)
+    ours = {" ".join(words) for words in heads._VERBS.values()}
+    in_java = set(re.findall(r'"([^"]+)"', patterns))
+    assert in_java - ours == {"SHOW COLUMNS [IN] [FROM]"}  # the name is not the next word
 
 
 def test_a_command_of_ours_is_a_command_of_spark_s(jvm: JvmSession) -> None:

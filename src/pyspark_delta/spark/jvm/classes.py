@@ -33,6 +33,8 @@ _SOURCES = (
     "SessionObject.java",
 )
 _CONNECT_SOURCES = ("ConnectPlugins.java",)
+# Spark loads the class of a format by the name that the user writes.
+_OTHER_SPELLINGS = ("DELTA", "Delta")
 _DECLARED = re.compile(
     r"^\s*(?:public |private |static |final |abstract )*(?:class|interface) (\w+)", re.M
 )
@@ -64,7 +66,11 @@ def load_classes(jvm: JvmSession, cache: Path | None) -> None:
 def _texts(jvm: JvmSession) -> list[str]:
     home = files("pyspark_delta.spark.jvm") / "hooks"
     names = [*_SOURCES, *(_CONNECT_SOURCES if _is_defined(jvm, _CONNECT_PLANNER) else ())]
-    return [(home / name).read_text(encoding="utf-8") for name in names]
+    spelled = [
+        f"package {name};\n\npublic class DefaultSource extends delta.DefaultSource {{}}\n"
+        for name in _OTHER_SPELLINGS
+    ]
+    return [*((home / name).read_text(encoding="utf-8") for name in names), *spelled]
 
 
 def _is_defined(jvm: JvmSession, name: str) -> bool:

@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
@@ -33,6 +34,8 @@ _LISTS = {
 # Settings by which a JAR gets to a driver, and delta-spark's JAR in them: a path or coordinates.
 _JAR_SETTINGS = ("spark.jars", PACKAGES, "spark.driver.extraClassPath")
 _JAR = re.compile(r"\bdelta-(spark|core)_[\d.]")
+# The drivers with that JAR.
+_WARNED: WeakSet[Any] = WeakSet()
 
 logger = logging.getLogger(__name__)
 
@@ -87,12 +90,16 @@ def drop_delta_spark_catalog(spark: SparkSession) -> Callable[[], None]:
 
 
 def warn_of_delta_spark_jar(spark: SparkSession) -> None:
-    """Warn if delta-spark's JAR is on the class path: a session has one Delta engine."""
-    location = class_location(JvmSession(spark), _EXTENSION_CLASS)
+    """Warn once if delta-spark's JAR is on the driver's class path, which has one Delta engine."""
+    jvm = JvmSession(spark)
+    if jvm.gateway in _WARNED:
+        return
+    location = class_location(jvm, _EXTENSION_CLASS)
     if location is not None:
+        _WARNED.add(jvm.gateway)
         warnings.warn(
-            f"delta-spark's JAR is on the class path, at {location}. Delta tables of this session "
-            "are read and written by pyspark_delta, which needs no JAR. Remove it from spark.jars, "
+            f"delta-spark's JAR is on the class path, at {location}, but pyspark_delta reads and "
+            "writes the Delta tables of this driver and needs no JAR: remove it from spark.jars, "
             "spark.jars.packages, the driver's class path and SPARK_HOME/jars.",
             stacklevel=4,
         )

@@ -41,6 +41,7 @@ from pyspark_delta.spark.jvm.hooks.planner import ConnectPlanner
 from pyspark_delta.spark.jvm.parser.changes import ParsedDelete, ParsedMerge, ParsedUpdate
 from pyspark_delta.spark.jvm.streaming import BatchSink
 from pyspark_delta.spark.results.local_frame import local_frame
+from pyspark_delta.spark.session.analyzer import check_set
 from pyspark_delta.spark.session.delta_spark_settings import is_delta_spark_catalog, log_dropped
 from pyspark_delta.spark.session.enabled import is_enabled, turn_on
 from pyspark_delta.spark.sql.dispatch import find_command, with_plain_changes
@@ -89,6 +90,7 @@ class DeltaDoor:
 
     def statement(self, spark: SparkSession, sql: str, args: Any) -> HookedCommand | str | None:
         """The command of a Delta statement, or a text with CHANGES as Spark parses them."""
+        check_set(sql)
         if SESSION_CATALOG_KEY in sql and (setting := _delta_sparks_catalog(spark, sql)):
             return setting
         text = with_plain_changes(sql, partial(_time_of, spark, args))

@@ -32,6 +32,7 @@ from pyspark_delta.spark.jvm.scan.file_index import remove_rule
 from pyspark_delta.spark.maintenance.compaction import compact_after_writes
 from pyspark_delta.spark.scan.load import TablePlans
 from pyspark_delta.spark.scan.versions import follow_tables, refresh_cached
+from pyspark_delta.spark.session.analyzer import check_analyzer
 from pyspark_delta.spark.session.delta_spark_settings import (
     drop_delta_spark_catalog,
     warn_of_delta_spark_jar,
@@ -86,6 +87,7 @@ def turn_on(spark: SparkSession) -> None:
     with _LOCK:
         if spark in _ON:
             return
+        check_analyzer(spark)
         warn_of_delta_spark_jar(spark)
         _OPENING.add(session_id)
         try:

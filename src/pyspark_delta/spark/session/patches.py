@@ -30,6 +30,7 @@ from pyspark_delta.spark.jvm.failures import missing_file_behind
 from pyspark_delta.spark.jvm.gateway import JvmSession, to_spark_type
 from pyspark_delta.spark.jvm.plans.frames import frame_with_own_struct
 from pyspark_delta.spark.jvm.scan.file_index import input_files
+from pyspark_delta.spark.session.analyzer import check_analyzer_setting, is_single_pass
 from pyspark_delta.spark.session.delta_spark_settings import is_delta_spark_catalog, log_dropped
 from pyspark_delta.spark.session.enabled import enabled_session, is_enabled
 from pyspark_delta.spark.tables.names import TableName, log_of, look_up_relation
@@ -78,7 +79,9 @@ def _set(original: Method) -> Method:
     """delta-spark's catalog is not there, and Spark would look for it."""
 
     def set(self: Any, key: str, value: Any) -> None:
-        if is_delta_spark_catalog(key, value) and ENABLED.by(lambda name: self.get(name, None)):
+        is_special = is_delta_spark_catalog(key, value) or is_single_pass(key, value)
+        if is_special and ENABLED.by(lambda name: self.get(name, None)):
+            check_analyzer_setting(key, value)
             log_dropped(key, value)
             return
         original(self, key, value)

@@ -32,8 +32,10 @@ import org.apache.spark.sql.catalyst.plans.logical.UnresolvedDataSource;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.streaming.WriteToStreamStatement;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.command.RunnableCommand;
 import org.apache.spark.sql.execution.command.SaveAsV1TableCommand;
@@ -192,6 +194,9 @@ public final class Resolution extends Rule {
         if (plan instanceof SaveIntoDataSourceCommand) {
             return savedByUs((SaveIntoDataSourceCommand) plan);
         }
+        if (plan instanceof WriteToStreamStatement) {
+            return streamedByUs((WriteToStreamStatement) plan);
+        }
         if (plan instanceof UnresolvedTable) {
             return named(plan, ((UnresolvedTable) plan).multipartIdentifier());
         }
@@ -230,8 +235,25 @@ public final class Resolution extends Rule {
             save.query(), (CreatableRelationProvider) source, save.options(), save.mode());
     }
 
+    /** A stream into our sink: where delta-spark's JAR is, Spark has made its sink. */
+    private LogicalPlan streamedByUs(WriteToStreamStatement stream) throws Throwable {
+        Object theirs = stream.sink();
+        if (Bridge.python == null || !isDeltaSparks(theirs)) {
+            return stream;
+        }
+        Map options = ((CaseInsensitiveMap) part(part(theirs, "options"), "options")).originalMap();
+        Object partitions = part(theirs, "partitionColumns");
+        String mode = stream.outputMode().toString();
+        Object ours = Bridge.python.streamSink(session, options, partitions, mode);
+        return copied(stream, theirs, ours);
+    }
+
     private static boolean isDeltaSparks(Object source) {
         return source.getClass().getName().startsWith("org.apache.spark.sql.delta.");
+    }
+
+    private static Object part(Object whole, String name) throws Throwable {
+        return whole.getClass().getMethod(name, new Class[0]).invoke(whole, new Object[0]);
     }
 
     /** A node with a name that Spark can resolve in the place of `parts`. */

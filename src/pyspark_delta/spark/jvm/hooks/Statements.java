@@ -186,6 +186,7 @@ public final class Statements {
     private static final Pattern CREATES_OURS =
         Pattern.compile("delta|\\b(?:like|clone)\\b", Pattern.CASE_INSENSITIVE);
     private static final String SESSION_CATALOG = "spark_catalog";
+    private static final String SINGLE_PASS = "singlePassResolver";
 
     /** Whether Python must see a statement. */
     static boolean mayBeOurs(Object session, String sql) {
@@ -195,7 +196,8 @@ public final class Statements {
             return true;
         }
         if (!FIRST_WORDS.contains(first)) {
-            return "SET".equals(first) && sql.indexOf(SESSION_CATALOG) >= 0;
+            return "SET".equals(first)
+                && (sql.indexOf(SESSION_CATALOG) >= 0 || sql.indexOf(SINGLE_PASS) >= 0);
         }
         if ("EXPLAIN".equals(first)) {
             words.takes("EXPLAIN");
