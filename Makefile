@@ -1,9 +1,10 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install java lint test demo bench fuzz peers interop dbt
+.PHONY: help install java lint test demo bench fuzz soak peers interop dbt
 
 SPARK ?=## another PySpark, in an environment of its own: make SPARK=4.2.0 test
 ARGS ?=## more arguments for pytest: make test ARGS="tests/log -k checkpoint"
+DOOR ?=## connect: run tests in a client of Spark Connect: make test DOOR=connect
 VENV := .venv$(if $(SPARK),-$(SPARK))
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -35,7 +36,7 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports
 
 test: $(STAMP) java ## the test suite, and the code in README and docs
-	@scripts/test.sh $(BIN)/python $(ARGS)
+	@DOOR=$(strip $(DOOR)) scripts/test.sh $(BIN)/python $(ARGS)
 
 demo: $(STAMP) java ## a small pipeline on Spark: write, evolve, replace, travel, look back, upsert, convert, stream
 	@$(BIN)/python examples/demo.py
@@ -45,6 +46,9 @@ bench: $(STAMP) java ## speed and memory beside other implementations, as ratios
 
 fuzz: $(STAMP) java ## the heavy runs: many more random cases, races and kills; whole notebooks, a quick benchmark
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest $(HEAVY) -m "slow or not slow" $(ARGS)
+
+soak: $(STAMP) java ## 1,000 sessions and 5,000 statements of clients on one server
+	$(BIN)/python -m pytest tests/spark/server/test_soak.py -m slow -s $(ARGS)
 
 peers: # delta-spark, in an environment of its own
 	@scripts/peers.sh

@@ -18,6 +18,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from urllib.parse import quote
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -77,7 +78,9 @@ def _serve(
         thrift_port = start_thrift(spark)
         print(f"jdbc:hive2://{_url_host(given.host)}:{thrift_port}/", flush=True)
     # The last line: whoever waits for it finds everything ready.
-    print(f"sc://{_connect_host(given.host)}:{port}/;token={token}", flush=True)
+    # Characters of a token may be separators of the address.
+    written = quote(token, safe="")
+    print(f"sc://{_connect_host(given.host)}:{port}/;token={written}", flush=True)
     while not stop.wait(1.0):
         if not is_alive(spark):
             print("The JVM of the server has ended.", file=sys.stderr)

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_delta import enable
 from tests.interop.engines import Ours, Pair, SetTheirs, Theirs
+from tests.support.delta_server import TIME_ZONE
 from tests.support.peer import Peer, is_prepared
-from tests.support.spark_session import TIME_ZONE
 
 
 @pytest.fixture(scope="session")

@@ -11,22 +11,24 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.support.connect_client import ConnectClient, in_client
-from tests.support.connect_server import CLIENT_PACKAGES, connect_server
+from tests.support.delta_server import Server
 from tests.support.peer import ENVIRONMENT, is_prepared
 
 
 @pytest.fixture(scope="module")
-def connect_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectClient]:
+def connect_client(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConnectClient]:
     """A client whose package `delta` is delta-spark's."""
-    if not CLIENT_PACKAGES.is_dir() or not is_prepared():
-        pytest.skip("delta-spark, or the packages of a client, are not prepared")
+    if not is_prepared():
+        pytest.skip("delta-spark is not prepared")
+    server: Server = request.getfixturevalue("delta_server")
     home = tmp_path_factory.mktemp("delta-spark")
     (package,) = (ENVIRONMENT / "lib").glob("python3*/site-packages/delta")
     (home / "delta").symlink_to(package)
-    with connect_server(home) as address:
-        client = ConnectClient(address, home / "stderr", home)
-        yield client
-        client.stop()
+    client = ConnectClient(server.url, home / "stderr", home)
+    yield client
+    client.stop()
 
 
 def theirs() -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pyspark_delta.spark.conf.unused_settings import NOT_HONOURED
+
 from pyspark_delta.spark.conf.setting_table import HONOURED
 from pyspark_delta.spark.conf.settings import DELTA_PREFIX, row_of
-from pyspark_delta.spark.conf.unused_settings import NOT_HONOURED
 from tests.interop.engines import Theirs
 
 

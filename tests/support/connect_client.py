@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 from pyspark.sql import SparkSession
 
-from tests.support.connect_server import ROOT, client_environment
+from tests.support.delta_server import ROOT, client_environment
 
 Body = Callable[[Any, Path], None]
 _BODY = "body_in_client"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-# Not UTC, so that a time taken for local, or for UTC, shows.
-TIME_ZONE = "America/Los_Angeles"
+from tests.support.delta_server import TIME_ZONE
 
 
 def local_session(home: Path) -> Iterator[SparkSession]:

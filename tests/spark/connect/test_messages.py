@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_delta.errors import PropertyError
 from pyspark_delta.spark.connect.messages import decoded, encoded
-from tests.support.connect_server import CLIENT_PACKAGES, ROOT, client_environment
+from tests.support.delta_server import CLIENT_PACKAGES, ROOT, client_environment
 
 
 @pytest.mark.skipif(

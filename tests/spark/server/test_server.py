@@ -1,65 +1,107 @@
-"""The command that serves: its arguments, its token, how it ends."""
+"""The command that serves: its arguments, its token."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from pyspark_delta.server import command, main
-from tests.support.delta_server import (
-    CONNECT,
-    TOKEN_VARIABLE,
-    Server,
-    command_line,
-    serving,
-)
+from tests.support.delta_server import TOKEN, Server, command_line, run_client
 
-TOKEN = "a.token~of-this_test=="
-needs_client = pytest.mark.skipif(not CONNECT.is_dir(), reason="no client of Spark Connect")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    directory = tmp_path_factory.mktemp("sérver 100%")
-    arguments = ["--port", "0", "--master", "local[2]"]
-    for setting in (
-        "spark.ui.port=0",
-        "spark.log.level=INFO",
-        "spark.my.setting=mine=yours",
-        "spark.eventLog.enabled=true",
-        "spark.eventLog.compress=false",
-        f"spark.eventLog.dir={directory.as_uri()}",
-    ):
-        arguments += ["--conf", setting]
-    with serving(directory, *arguments, environment={TOKEN_VARIABLE: TOKEN}) as found:
-        yield found
+# Each method of the service, with each kind of token, by gRPC itself: PySpark checks some first.
+CALLS = """
+import grpc
+from pyspark.sql.connect.proto import base_pb2
+service = base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"]
+as_it_is = dict(request_serializer=bytes, response_deserializer=bytes)
+with grpc.insecure_channel(given["address"]) as channel:
+    def code(method, metadata):
+        kind = "stream" if method.client_streaming else "unary"
+        result = "stream" if method.server_streaming else "unary"
+        address = f"/{service.full_name}/{method.name}"
+        call = getattr(channel, f"{kind}_{result}")(address, **as_it_is)
+        sent = iter([b""]) if method.client_streaming else b""
+        try:
+            answer = call(sent, metadata=metadata, timeout=60)
+            list(answer) if method.server_streaming else answer
+        except grpc.RpcError as error:
+            return error.code().name
+        return "OK"
+    for name, metadata in given["metadata"].items():
+        found[name] = sorted({code(method, metadata) for method in service.methods})
+    found["methods"] = len(service.methods)
+"""
 
 
-def test_the_last_line_is_the_address_alone(server: Server) -> None:
-    [line] = server.lines
-    assert re.fullmatch(rf"sc://localhost:[1-9]\d*/;token={re.escape(TOKEN)}", line)
+def test_the_last_line_is_the_address_alone(delta_server: Server) -> None:
+    jdbc, connect = delta_server.lines
+    assert re.fullmatch(r"jdbc:hive2://127\.0\.0\.1:[1-9]\d*/", jdbc)
+    token = re.escape(quote(TOKEN, safe=""))
+    assert re.fullmatch(rf"sc://localhost:[1-9]\d*/;token={token}", connect)
 
 
-def test_the_token_is_in_no_list_of_processes(server: Server) -> None:
-    assert len(server.processes) > 1
-    for process in server.processes:
+def test_only_clients_with_the_token_are_let_in(delta_server: Server) -> None:
+    address = delta_server.url.removeprefix("sc://").partition("/")[0]
+    tokens = {
+        "no token": [],
+        "an empty one": [("authorization", "Bearer ")],
+        "a wrong one": [("authorization", f"Bearer {TOKEN[:-1]}")],
+        "a longer one": [("authorization", f"Bearer {TOKEN}=")],
+        "no bearer": [("authorization", TOKEN)],
+        "the token": [("authorization", f"Bearer {TOKEN}")],
+    }
+    found = run_client(delta_server.url, CALLS, {"address": address, "metadata": tokens})
+    assert found.pop("methods") > 8
+    assert "UNAUTHENTICATED" not in found.pop("the token")
+    assert found == {name: ["UNAUTHENTICATED"] for name in tokens if name != "the token"}
+
+
+def test_a_client_of_pyspark_needs_the_token_too(delta_server: Server) -> None:
+    address = delta_server.url.partition(";")[0]
+    program = """
+        for name, url in given.items():
+            found[name] = failure(lambda: connected(url).sql("SELECT 1").collect())
+    """
+    found = run_client(delta_server.url, program, {"no": address, "wrong": f"{address};token=x"})
+    assert "UNAUTHENTICATED" in found["wrong"]
+    assert found["no"] is not None
+
+
+def test_the_token_is_written_nowhere(delta_server: Server) -> None:
+    processes = delta_server.processes
+    assert len(processes) > 1
+    for process in processes:
         assert not any(TOKEN in argument for argument in command_line(process))
+    written = [file for file in delta_server.log.parent.rglob("*") if file.is_file()]
+    assert {"server log.txt"} < {file.name for file in written}
+    assert any("eventlog" in str(file) or file.name.startswith("local-") for file in written)
+    assert [file for file in written if TOKEN.encode() in file.read_bytes()] == []
+    environment = delta_server.page("environment")
+    settings = dict(environment["sparkProperties"])
+    assert settings["spark.my.setting"] == "mine=yours"
+    assert TOKEN not in str(environment)
 
 
-def test_all_ports_are_of_this_machine_alone(server: Server) -> None:
-    listed = Path(f"/proc/{server.jvm}/net/tcp").read_text(encoding="utf-8").splitlines()[1:]
-    listed += Path(f"/proc/{server.jvm}/net/tcp6").read_text(encoding="utf-8").splitlines()[1:]
+def test_a_setting_arrives_with_all_its_text(delta_server: Server) -> None:
+    found = run_client(delta_server.url, "found['mine'] = connected().conf.get('spark.my.setting')")
+    assert found == {"mine": "mine=yours"}
+
+
+def test_all_ports_are_of_this_machine_alone(delta_server: Server) -> None:
+    jvm = delta_server.jvm
+    listed = Path(f"/proc/{jvm}/net/tcp").read_text(encoding="utf-8").splitlines()[1:]
+    listed += Path(f"/proc/{jvm}/net/tcp6").read_text(encoding="utf-8").splitlines()[1:]
     sockets = {
         link.readlink().name
-        for link in Path(f"/proc/{server.jvm}/fd").iterdir()
+        for link in Path(f"/proc/{jvm}/fd").iterdir()
         if link.readlink().name.startswith("socket:")
     }
     fields = [line.split() for line in listed]
     listening = [each[1] for each in fields if each[3] == "0A" and f"socket:[{each[9]}]" in sockets]
-    assert listening
+    assert len(listening) > 2  # of Connect, JDBC, the pages
     ends = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
     assert [each for each in listening if not each.partition(":")[0].endswith(ends)] == []
 

@@ -46,11 +46,12 @@ class BridgedSessions:
             context = SparkContext._active_spark_context
             assert context is not None
             made = SparkSession(context, session)
-            closed = self._closed(JvmSession(made), key)
+            gone = self._closed(JvmSession(made), key)
             self._kept[key] = made
             while len(self._kept) > self._most:
-                self._drop(next(iter(self._kept)))
-        for each in closed:
+                gone.append(self._drop(next(iter(self._kept))))
+        for each in gone:
+            # They have plans of Java's, which have Python's side of files, which has the session.
             forget_objects(each)
         return made
 
