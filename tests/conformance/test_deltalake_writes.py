@@ -32,7 +32,7 @@ from pyspark_delta import (
 from pyspark_delta.kernel.log.compaction import write_compaction
 from pyspark_delta.kernel.log.frames.file_actions import add_files
 from pyspark_delta.kernel.protocol.actions import AddCDCFile, SetTransaction
-from pyspark_delta.kernel.protocol.operations import delete, write
+from pyspark_delta.kernel.protocol.operations import operation, write
 from pyspark_delta.kernel.protocol.paths import commit_path
 from tests.conformance.test_deltalake import PARTITIONS, SKIPPED, TYPES, numbered
 from tests.support.agreement import agree, deltalake_rows, kernel_rows, sorted_rows
@@ -380,7 +380,7 @@ def test_our_change_files_are_read_as_changes(table_path: Path) -> None:
     log.store.create("_change_data/cdc-1.parquet", sink.getvalue())
     change = AddCDCFile(path="_change_data/cdc-1.parquet", size=len(sink.getvalue()))
     removed = old.remove(deletion_timestamp=log.now_ms())
-    transaction.commit([*kept, removed, change], delete(["id = 0"]))
+    transaction.commit([*kept, removed, change], operation("DELETE", predicate=["id = 0"]))
     agree(table_path, TEN.slice(1))
     feed = pa.table(DeltaTable(table_path).load_cdf(starting_version=2).read_all())
     assert [(row["id"], row["_change_type"]) for row in feed.to_pylist()] == [(0, "delete")]
@@ -408,7 +408,8 @@ def test_a_delete_of_ours_does_not_miss_rows_that_it_added(table_path: Path) -> 
     (old,) = add_files(transaction.filter_files())
     write_deltalake(table_path, MORE, mode="append")
     with pytest.raises(ConcurrentAppendException):
-        transaction.commit([old.remove(deletion_timestamp=log.now_ms())], delete(["true"]))
+        removes = [old.remove(deletion_timestamp=log.now_ms())]
+        transaction.commit(removes, operation("DELETE", predicate=["true"]))
     agree(table_path, pa.concat_tables([TEN, MORE]))
 
 
@@ -419,7 +420,8 @@ def test_a_file_is_not_deleted_by_both(table_path: Path) -> None:
     (old,) = add_files(transaction.filter_files())
     table.delete()
     with pytest.raises(ConcurrentDeleteReadException):
-        transaction.commit([old.remove(deletion_timestamp=log.now_ms())], delete(["true"]))
+        removes = [old.remove(deletion_timestamp=log.now_ms())]
+        transaction.commit(removes, operation("DELETE", predicate=["true"]))
     agree(table_path, [])
 
 

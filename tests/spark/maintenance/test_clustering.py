@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark_delta import enable
 from pyspark_delta.errors import DeltaError
 from pyspark_delta.kernel.protocol.domains import clustering_domain
-from pyspark_delta.kernel.protocol.operations import cluster_by
+from pyspark_delta.kernel.protocol.operations import operation
 from pyspark_delta.kernel.scan.plan import select_files
 from pyspark_delta.kernel.scan.predicates.tree import compare
 from pyspark_delta.spark.maintenance.restore import run_purge
@@ -47,7 +47,10 @@ def cubes(table: SparkTable) -> list[str]:
 def cluster(table: SparkTable, *columns: str) -> None:
     """ALTER TABLE CLUSTER BY."""
     txn = table.log.start_transaction()
-    txn.commit([clustering_domain((name,) for name in columns)], cluster_by([], columns))
+    recorded = operation(
+        "CLUSTER BY", oldClusteringColumns="", newClusteringColumns=",".join(columns)
+    )
+    txn.commit([clustering_domain((name,) for name in columns)], recorded)
 
 
 def counts(files: Any) -> tuple[int, int]:
