@@ -20,7 +20,7 @@ from pyspark_delta import DeltaLog
 from pyspark_delta.actions import AddFile, Metadata
 from pyspark_delta.errors import DeltaConcurrentModificationException
 from pyspark_delta.kernel.log.frames.file_actions import add_files
-from pyspark_delta.kernel.protocol.operations import create_table, delete, write
+from pyspark_delta.kernel.protocol.operations import define_table, operation, write
 from pyspark_delta.kernel.protocol.schema_json import format_schema
 from pyspark_delta.kernel.protocol.types import DATE, LONG, STRING, StructField, StructType
 
@@ -50,7 +50,7 @@ def create(log: DeltaLog) -> None:
     txn = log.start_transaction()
     metadata = Metadata(schema_string=format_schema(SCHEMA))
     txn.update_metadata(metadata)
-    done = txn.commit([], create_table(metadata, is_managed=False))
+    done = txn.commit([], define_table("create", metadata, is_managed=False))
     print(f"version {done.version}: {log.update().schema.simple_string}")
 
 
@@ -98,7 +98,8 @@ def lose_a_race(log: DeltaLog, path: Path) -> None:
     for txn in (early, late):
         file = next(add_files(txn.filter_files()))
         try:
-            done = txn.commit([file.remove()], delete(["(id < 1000)"]))
+            deletes = operation("DELETE", predicate=["(id < 1000)"])
+            done = txn.commit([file.remove()], deletes)
             print(f"a delete of a file: version {done.version}")
         except DeltaConcurrentModificationException as error:
             print(f"a second delete of it is refused:\n  {error}")

@@ -407,10 +407,9 @@ def test_a_delete_of_ours_does_not_miss_rows_that_it_added(table_path: Path) -> 
     transaction = log.start_transaction()
     (old,) = add_files(transaction.filter_files())
     write_deltalake(table_path, MORE, mode="append")
+    removes = [old.remove(deletion_timestamp=log.now_ms())]
     with pytest.raises(ConcurrentAppendException):
-        transaction.commit(
-            [old.remove(deletion_timestamp=log.now_ms())], operation("DELETE", predicate=["true"])
-        )
+        transaction.commit(removes, operation("DELETE", predicate=["true"]))
     agree(table_path, pa.concat_tables([TEN, MORE]))
 
 
@@ -420,10 +419,9 @@ def test_a_file_is_not_deleted_by_both(table_path: Path) -> None:
     transaction = log.start_transaction()
     (old,) = add_files(transaction.filter_files())
     table.delete()
+    removes = [old.remove(deletion_timestamp=log.now_ms())]
     with pytest.raises(ConcurrentDeleteReadException):
-        transaction.commit(
-            [old.remove(deletion_timestamp=log.now_ms())], operation("DELETE", predicate=["true"])
-        )
+        transaction.commit(removes, operation("DELETE", predicate=["true"]))
     agree(table_path, [])
 
 

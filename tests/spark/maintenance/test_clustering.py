@@ -47,10 +47,10 @@ def cubes(table: SparkTable) -> list[str]:
 def cluster(table: SparkTable, *columns: str) -> None:
     """ALTER TABLE CLUSTER BY."""
     txn = table.log.start_transaction()
-    clustered = operation(
+    recorded = operation(
         "CLUSTER BY", oldClusteringColumns="", newClusteringColumns=",".join(columns)
     )
-    txn.commit([clustering_domain((name,) for name in columns)], clustered)
+    txn.commit([clustering_domain((name,) for name in columns)], recorded)
 
 
 def counts(files: Any) -> tuple[int, int]:
