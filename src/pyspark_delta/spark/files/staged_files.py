@@ -4,7 +4,7 @@ Files are deleted only when that is certain: after a commit is offered, they are
 refused or lost a race, and kept if its outcome is unknown.
 
 A hook runs after a commit of rows, in the session that committed.  Every command that writes rows
-runs the hooks, and knows none by name: rooms above register them.  Hooks that need no Spark are
+runs the hooks, and knows none by name: rooms above register theirs.  Hooks that need no Spark are
 the kernel's (`kernel.txn.hooks`).
 """
 
@@ -62,6 +62,7 @@ class StagedFiles:
         self._is_offered = False
 
     def add(self, files: Iterable[AddFile | AddCDCFile]) -> None:
+        """Track files that were written."""
         self._paths += [decode_path(file.path) for file in files]
 
     def add_paths(self, paths: Iterable[str]) -> None:

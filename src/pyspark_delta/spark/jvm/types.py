@@ -30,7 +30,7 @@ def to_spark_type(data_type: DataType) -> SparkDataType:
 
 
 def from_spark(schema: Any) -> StructType:
-    """A schema of PySpark or Java as the kernel's."""
+    """A schema of PySpark's or Java's as the kernel's."""
     parsed = parse_type(json.loads(schema.json()))
     assert isinstance(parsed, StructType)
     return parsed

@@ -35,7 +35,7 @@ COMMAND = "pyspark_delta.command"
 """The local property of a thread with the name of the running command; None outside of one."""
 
 Answer = Callable[[Any], Any]
-"""Returns the plan that replaces an aggregate node of Catalyst; None to keep it."""
+"""Returns the plan that replaces an aggregate of Catalyst's; None to keep it."""
 
 _CLASS = "pyspark_delta.DeltaScans"
 _ROW_INDEX = StructType((StructField("row_index", LONG),))
@@ -107,6 +107,8 @@ def _live_rows(jvm: JvmSession) -> tuple[Any, Any]:
 
 
 def _version_indexes(jvm: JvmSession, versions: Versions) -> Callable[[str], Any]:
+    """What Java calls for the file indexes of one version."""
+
     def indexes(names: str) -> Any:
         note_caller(jvm)
         # Spark's planner is the caller, so Java must see the error.
@@ -121,6 +123,8 @@ def _version_indexes(jvm: JvmSession, versions: Versions) -> Callable[[str], Any
 
 
 def _log_answer(jvm: JvmSession, answer: Answer) -> Callable[[Any], Any]:
+    """What Java calls for an aggregate that the log may answer."""
+
     def plan(aggregate: Any) -> Any:
         note_caller(jvm)
         try:
@@ -134,6 +138,8 @@ def _log_answer(jvm: JvmSession, answer: Answer) -> Callable[[Any], Any]:
 
 
 class _Function:
+    """Java's function of one argument."""
+
     Java = java_interfaces("java.util.function.Function")
 
     def __init__(self, apply: Callable[[Any], Any]) -> None:
