@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_delta.spark.conf.unused_settings import NOT_HONOURED
-
-from pyspark_delta.spark.conf.setting_table import HONOURED
+from pyspark_delta.spark.conf.setting_table import HONOURED, NOT_HONOURED
 from pyspark_delta.spark.conf.settings import DELTA_PREFIX, row_of
 from tests.interop.engines import Theirs
 

@@ -20,7 +20,7 @@ import pyspark_delta
 from pyspark_delta.spark.jvm.classes import _CONNECT_SOURCES, _SOURCES, _compiled, _parser_class
 from pyspark_delta.spark.jvm.gateway import JvmSession, items, private_value
 from pyspark_delta.spark.jvm.hooks import nodes
-from pyspark_delta.spark.sql import heads
+from pyspark_delta.spark.sql import statement
 
 SQL = "org.apache.spark.sql"
 PLANS = f"{SQL}.catalyst.plans.logical"
@@ -354,9 +354,9 @@ def test_a_stream_s_sink_is_a_part_of_a_node(jvm: JvmSession) -> None:
 def test_the_first_words_of_statements_are_the_same_in_java(jvm: JvmSession) -> None:
     [listed] = re.findall(r"Set FIRST_WORDS = .*?\{(.*?)\}", java_text("Statements.java"), re.S)
     in_java = set(re.findall(r'"(\w+)"', listed))
-    assert in_java == heads._FIRST_WORDS | set(heads._QUERIES)
+    assert in_java == statement._FIRST_WORDS | set(statement._QUERIES)
     [patterns] = re.findall(r"BEFORE_TABLES = \{(.*?)\}", java_text("Statements.java"), re.S)
-    ours = {" ".join(words) for words in heads._VERBS.values()}
+    ours = {" ".join(words) for words in statement._VERBS.values()}
     in_java = set(re.findall(r'"([^"]+)"', patterns))
     assert in_java - ours == {"SHOW COLUMNS [IN] [FROM]"}  # the name is not the next word
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark_delta.spark.jvm.types import to_spark
 
 from pyspark_delta import enable
+from pyspark_delta.spark.jvm.gateway import to_spark
 from pyspark_delta.spark.sql.dispatch import _COMMANDS, find_command
 from pyspark_delta.spark.sql.statement import Command
 from pyspark_delta.spark.tables.names import table_log
