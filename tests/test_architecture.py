@@ -318,8 +318,10 @@ def test_a_target_of_make_runs_every_slow_test() -> None:
     # Spelt so that it does not find itself.
     mark = re.compile(r"\bmark\.(?:slow)\b")
     slow = [path for path in (ROOT / "tests").rglob("*.py") if mark.search(_text(path))]
-    texts = [_commands("fuzz"), _commands("dbt"), _text(ROOT / "scripts" / "interop.sh")]
-    runs = [run for text in texts for run in text.splitlines() if "slow or not slow" in run]
+    targets = [_commands(name) for name in ("fuzz", "dbt", "soak")]
+    texts = [*targets, _text(ROOT / "scripts" / "interop.sh")]
+    marked = re.compile(r"-m (slow|.slow or not slow.)")
+    runs = [run for text in texts for run in text.splitlines() if marked.search(run)]
     places = {ROOT / word for run in runs for word in run.split() if word.startswith("tests/")}
     assert len(runs) == len(texts)
     assert [_name(place) for place in places if not place.exists()] == []

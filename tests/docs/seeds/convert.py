@@ -124,7 +124,7 @@ def a_partition_schema_of_another_size_is_refused_by_an_analysis_exception(
     assert not (made.plain / "_delta_log").exists()
 
 
-@CLAIMS.of("kernel.protocol.operations.convert", 9, 195)
+@CLAIMS.of("kernel.protocol.operations.operation", 9, 195)
 def the_history_tells_whether_flag_and_setting_both_want_statistics(made: Conversions) -> None:
     command = ConvertToDeltaCommand(identifier(made.plain))
     target = resolve_convert_target(made.spark, ("parquet", str(made.plain)))

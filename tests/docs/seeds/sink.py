@@ -166,7 +166,7 @@ def the_counts_are_in_the_commit(made: Streams) -> None:
     assert (metrics["numAddedFiles"], metrics["numRemovedFiles"]) == ("1", "1")
 
 
-@CLAIMS.of("kernel.protocol.operations.streaming_update", 64)
+@CLAIMS.of("kernel.protocol.operations.operation", 64)
 def a_batch_ends_as_one_commit_with_its_transaction_and_files(made: Streams) -> None:
     info, *actions = made.commit(made.counts, 1)
     assert isinstance(info, CommitInfo)
