@@ -83,7 +83,7 @@ def test_configuration_gives_it_to_this_package_with_a_warning(
     done = run(_PROGRAM, str(table_path), PYSPARK_DELTA="1")
     assert done.returncode == 0, done.stderr
     *history, partitions = done.stdout.splitlines()
-    assert all(line.startswith("Apache-Spark") and "pyspark-delta" in line for line in history)
+    assert all(line.startswith("pyspark-delta/") for line in history)
     operations = [line.split("|")[1:] for line in history]
     assert ["STREAMING UPDATE", "a stréam"] in operations
     assert len([name for name, _ in operations if name == "STREAMING UPDATE"]) == 2
