@@ -5,6 +5,16 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1
 shift
+# DOOR=connect: the session that tests share is one of a client, with a server of ours.
+if [ "${DOOR:-}" = connect ]; then
+  # The rooms whose tests run through both doors.
+  rooms="sql api"
+  if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2086  # one word for each room
+    set -- $(printf 'tests/spark/%s ' $rooms)
+  fi
+  exec "$python" -m pytest -m "not slow and not classic" "$@"
+fi
 # More arguments choose tests, which are few then: one run.
 if [ $# -gt 0 ]; then
   exec "$python" -m pytest -m "not slow" "$@"

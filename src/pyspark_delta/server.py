@@ -144,6 +144,9 @@ def _session(given: argparse.Namespace, token: str) -> SparkSession:
         if given.master.startswith("local") and given.host in _LOOPBACK:
             # Spark's own pages and ports stay on this machine too.
             os.environ.setdefault("SPARK_LOCAL_IP", _LOCAL)
+        if given.master.startswith("local"):
+            # Functions of clients run in the interpreter that has the packages of this one.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in given.conf:
         ours = settings.get(key)
         # Extensions of others stay beside ours.

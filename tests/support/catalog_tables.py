@@ -8,6 +8,8 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_delta import DeltaLog
+
 
 @contextmanager
 def own_database(spark: SparkSession) -> Iterator[str]:
@@ -25,3 +27,9 @@ def own_database(spark: SparkSession) -> Iterator[str]:
 def rows(frame: DataFrame) -> list[tuple[object, ...]]:
     """All rows, sorted as their text is: nulls are among them."""
     return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def table_log(spark: SparkSession, name: str) -> DeltaLog:
+    """The log of the Delta table of that name, found as any client finds it."""
+    [detail] = spark.sql(f"DESCRIBE DETAIL {name}").collect()
+    return DeltaLog.for_table(detail["location"].removeprefix("file:"))

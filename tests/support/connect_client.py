@@ -96,9 +96,17 @@ def _serve(address: str, lines: TextIO, replies: TextIO) -> None:
             getattr(getattr(import_module(module), name), _BODY)(spark, Path(path))
         except BaseException:
             failure = traceback.format_exc().partition("JVM stacktrace:")[0]
+        _drop_tables(spark)
         replies.write(json.dumps(failure) + "\n")
         replies.flush()
     spark.stop()
+
+
+def _drop_tables(spark: SparkSession) -> None:
+    """Leave nothing in the catalog of a server that other tests use, too."""
+    for each in spark.catalog.listTables():
+        kind = "VIEW" if each.isTemporary or each.tableType == "VIEW" else "TABLE"
+        spark.sql(f"DROP {kind} IF EXISTS `{each.name}`")
 
 
 if __name__ == "__main__":

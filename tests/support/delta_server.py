@@ -31,7 +31,7 @@ CLIENT_PACKAGES = Path(sys.prefix) / "connect"
 
 ROOT = Path(__file__).parents[2]
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-TOKEN = "a.token~of-this_test=="
+TOKEN = "a.token~of-this_test"
 """What clients of the shared server send."""
 
 # Not UTC, so that a time taken for local, or for UTC, shows.

@@ -15,6 +15,7 @@ from pyspark_delta.errors import (
     TableNotFoundError,
 )
 from tests.spark.session.test_session import rows
+from tests.support.refusals import refused
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_a_path_into_a_table_is_a_table_of_its_partition(session: SparkSession, 
     assert rows(DeltaTable.forPath(session, f"{path}/p=1/q=a 0").toDF()) == [(4, 1, "a 0")]
     (detail,) = partition.detail().collect()
     assert (detail.location, detail.numFiles) == (f"file:{path}", 6)
-    with pytest.raises(TableNotFoundError):
+    with refused(TableNotFoundError):
         DeltaTable.forPath(session, f"{path}/no/such/directory").toDF()
     for inside in ("_delta_log", "_delta_log/_sidecars"):
         assert not DeltaTable.isDeltaTable(session, f"{path}/{inside}")
@@ -89,26 +90,26 @@ def test_what_is_no_table_is_said_to_be_none(
     for missing in (str(table_path), str(tmp_path / "absent"), str(tmp_path / "empty")):
         assert not DeltaTable.isDeltaTable(session, missing)
         assert not DeltaTable.isDeltaTable(session, f"delta.`{missing}`")
-        with pytest.raises(TableNotFoundError) as caught:
+        with refused(TableNotFoundError) as caught:
             DeltaTable.forPath(session, missing)
-        assert caught.value.condition == "DELTA_MISSING_DELTA_TABLE"
-        with pytest.raises(TableNotFoundError):
+        assert caught.condition == "DELTA_MISSING_DELTA_TABLE"
+        with refused(TableNotFoundError):
             DeltaTable.forName(session, f"delta.`{missing}`")
     for name in ("no_such_table", "no_such_database.no_such_table", "not a name", "a/b", "a:b"):
         assert not DeltaTable.isDeltaTable(session, name)
     for name in ("no_such_table", "no_such_database.no_such_table"):
-        with pytest.raises(TableNotFoundError) as caught:
+        with refused(TableNotFoundError) as caught:
             DeltaTable.forName(session, name)
-        assert caught.value.condition == "DELTA_MISSING_DELTA_TABLE"
+        assert caught.condition == "DELTA_MISSING_DELTA_TABLE"
 
 
 def test_a_table_that_was_deleted_is_gone(session: SparkSession, path: str) -> None:
     handle = DeltaTable.forPath(session, path)
     shutil.rmtree(path)
     assert not DeltaTable.isDeltaTable(session, path)
-    with pytest.raises(TableNotFoundError):
+    with refused(TableNotFoundError):
         handle.toDF()
-    with pytest.raises(TableNotFoundError):
+    with refused(TableNotFoundError):
         handle.history()
     assert "DELTA_TABLE_NOT_FOUND" in handle._repr_html_()
 
@@ -126,9 +127,9 @@ def test_a_name_of_the_catalog_is_a_table(session: SparkSession, path: str) -> N
         assert "name='spark_catalog.default.handles'" in repr(handle)
         for name in ("no_handles", "a_view"):
             assert not DeltaTable.isDeltaTable(session, name)
-            with pytest.raises(TableNotFoundError) as caught:
+            with refused(TableNotFoundError) as caught:
                 DeltaTable.forName(session, name)
-            assert caught.value.condition == "DELTA_MISSING_DELTA_TABLE"
+            assert caught.condition == "DELTA_MISSING_DELTA_TABLE"
     finally:
         session.catalog.dropTempView("a_view")
         session.sql("DROP TABLE no_handles")
@@ -169,9 +170,9 @@ def test_options_of_a_path_are_the_file_systems(session: SparkSession, path: str
     session.catalog.dropTempView("with_options")
     for text in (repr(handle), handle._repr_html_(), repr(handle._log()), plan):
         assert "planted" not in text
-    with pytest.raises(PropertyError) as caught:
+    with refused(PropertyError) as caught:
         DeltaTable.forPath(session, path, {"spark.x": "planted", "fs.a": "b"})
-    assert caught.value.condition == "DELTA_TABLE_FOR_PATH_UNSUPPORTED_HADOOP_CONF"
+    assert caught.condition == "DELTA_TABLE_FOR_PATH_UNSUPPORTED_HADOOP_CONF"
     assert "spark.x" in str(caught.value)
     assert "planted" not in str(caught.value)
 

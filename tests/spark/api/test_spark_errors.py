@@ -92,6 +92,7 @@ CALLS: dict[str, tuple[Call, type[errors.DeltaError], type[PySparkException]]] =
 }
 
 
+@pytest.mark.classic
 @pytest.mark.parametrize("called", CALLS)
 def test_an_error_is_ours_and_pysparks(spark: SparkSession, table_path: Path, called: str) -> None:
     spark.range(3).write.format("delta").save(str(table_path))

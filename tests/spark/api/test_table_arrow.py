@@ -24,6 +24,7 @@ def table(spark: SparkSession, table_path: Path) -> Iterator[DeltaTable]:
     disable(spark)
 
 
+@pytest.mark.classic
 def test_a_handle_says_what_its_table_is(table: DeltaTable, table_path: Path) -> None:
     assert table.version() == 0
     assert table.schema() == table.toDF().schema
@@ -52,6 +53,7 @@ def test_addresses_of_files_are_absolute_and_those_of_files_that_are_there(
     assert all(path.is_file() and path.is_relative_to(table_path) for path in found)
 
 
+@pytest.mark.classic
 def test_rows_are_handed_out_as_arrow(spark: SparkSession, table: DeltaTable) -> None:
     spark.sparkContext.setJobGroup("arrow", "arrow")
     assert table.toArrow(["name", "id"], "id >= 4").sort_by("id").to_pydict() == {

@@ -13,11 +13,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 
 from pyspark_delta import DeltaTable, enable
-from pyspark_delta.errors import DeltaError
 from pyspark_delta.kernel.protocol.domains import clustering_columns
-from pyspark_delta.spark.tables.names import table_log
 from pyspark_delta.tables import IdentityGenerator
-from tests.support.catalog_tables import own_database
+from tests.support.catalog_tables import own_database, table_log
+from tests.support.refusals import Refusal, refused
 
 
 @pytest.fixture
@@ -27,10 +26,10 @@ def db(spark: SparkSession) -> Iterator[str]:
         yield name
 
 
-def refused(make: Callable[[], Any]) -> DeltaError:
-    with pytest.raises(DeltaError) as found:
+def refusal(make: Callable[[], Any]) -> Refusal:
+    with refused() as found:
         make()
-    return found.value
+    return found
 
 
 def test_all_that_is_said_reaches_the_log(spark: SparkSession, db: str) -> None:
@@ -73,10 +72,10 @@ def test_all_that_is_said_reaches_the_log(spark: SparkSession, db: str) -> None:
 
 
 def test_four_ways_to_make_a_table(spark: SparkSession, db: str, table_path: Path) -> None:
-    error = refused(DeltaTable.replace(spark).tableName("t").addColumn("a", "INT").execute)
+    error = refusal(DeltaTable.replace(spark).tableName("t").addColumn("a", "INT").execute)
     assert error.condition == "TABLE_OR_VIEW_NOT_FOUND"
     DeltaTable.createOrReplace(spark).tableName("t").addColumn("a", "INT").execute()
-    error = refused(DeltaTable.create(spark).tableName("t").addColumn("b", "INT").execute)
+    error = refusal(DeltaTable.create(spark).tableName("t").addColumn("b", "INT").execute)
     assert error.condition == "TABLE_OR_VIEW_ALREADY_EXISTS"
     same = DeltaTable.createIfNotExists(spark).tableName("t").addColumn("b", "INT").execute()
     assert same.toDF().columns == ["a"]
@@ -115,16 +114,16 @@ def test_a_builder_remembers_what_it_was_told(spark: SparkSession, db: str) -> N
 
 
 def test_what_cannot_be_made_is_refused(spark: SparkSession, db: str, table_path: Path) -> None:
-    error = refused(DeltaTable.create(spark).addColumn("a", "INT").execute)
+    error = refusal(DeltaTable.create(spark).addColumn("a", "INT").execute)
     assert error.condition == "DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION"
     named = DeltaTable.create(spark).tableName(f"delta.`{table_path}`").addColumn("a", "INT")
-    error = refused(named.location(f"{table_path}x").execute)
+    error = refusal(named.location(f"{table_path}x").execute)
     assert error.condition == "DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH"
     both = DeltaTable.create(spark).tableName("t").addColumn("a", "INT").addColumn("b", "INT")
-    error = refused(both.partitionedBy("a").clusterBy("b").execute)
+    error = refusal(both.partitionedBy("a").clusterBy("b").execute)
     assert error.condition == "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY"
     bad = DeltaTable.create(spark).tableName("t").addColumn("a", "INT")
-    assert refused(bad.property("delta.nope", "1").execute).condition == (
+    assert refusal(bad.property("delta.nope", "1").execute).condition == (
         "DELTA_UNKNOWN_CONFIGURATION"
     )
     with pytest.raises(ParseException):

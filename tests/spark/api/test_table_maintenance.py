@@ -12,6 +12,7 @@ from pyspark_delta import DeltaTable, enable
 from tests.support.spark_tables import SparkTable
 
 
+@pytest.mark.classic
 def test_a_table_is_repaired_checkpointed_and_cleaned_up(
     spark: SparkSession, table_path: Path
 ) -> None:
@@ -43,6 +44,7 @@ def test_a_table_is_repaired_checkpointed_and_cleaned_up(
     assert table.rows == [(0,), (2,), (4,)]
 
 
+@pytest.mark.classic
 def test_repair_tells_reason_and_rows_and_keeps_rows_whose_vector_is_missing(
     spark: SparkSession, table_path: Path
 ) -> None:

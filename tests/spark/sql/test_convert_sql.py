@@ -101,6 +101,7 @@ def test_an_error_in_the_partition_columns_counts_in_the_statement(spark: SparkS
             spark.sql(f"CONVERT TO DELTA t PARTITIONED BY ({columns})")
 
 
+@pytest.mark.classic
 def test_the_statement_converts_and_gives_no_rows(spark: SparkSession, table_path: Path) -> None:
     enable(spark)
     parquet_file(table_path / "at=2024-01-02 03%3A04%3A05" / "day=2024-02-29" / "1.parquet", id=[1])
@@ -115,6 +116,7 @@ def test_the_statement_converts_and_gives_no_rows(spark: SparkSession, table_pat
     assert table.parameters["collectStats"] is True
 
 
+@pytest.mark.classic
 def test_no_statistics_are_collected_when_the_statement_says_so(
     spark: SparkSession, table_path: Path
 ) -> None:

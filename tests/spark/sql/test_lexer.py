@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -82,6 +83,7 @@ def _tokens_of_spark(spark: SparkSession, text: str) -> list[tuple[int, str]]:
     return [(token.getStartIndex(), token.getText()) for token in found if token.getChannel() == 0]
 
 
+@pytest.mark.classic
 @settings(
     max_examples=10,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_delta import DeltaLog, enable
 from pyspark_delta.spark.sql.dispatch import Edit, markers, name_calls, rewritten
-from pyspark_delta.spark.tables.names import table_log
-from tests.support.catalog_tables import own_database, rows
+from tests.support.catalog_tables import own_database, rows, table_log
 from tests.support.refusals import condition
 
 

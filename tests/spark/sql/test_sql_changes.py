@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_delta import enable
 from pyspark_delta.errors import DeltaError
-from pyspark_delta.spark.tables.names import table_log
-from tests.support.catalog_tables import own_database, rows
+from tests.support.catalog_tables import own_database, rows, table_log
 from tests.support.refusals import condition
 
 CREATE = "CREATE TABLE {} (id BIGINT, v STRING, s STRUCT<a: INT, b: STRING>) USING delta"

@@ -15,8 +15,8 @@ from pyspark_delta.errors import DeltaError
 from pyspark_delta.kernel.log.snapshot import Snapshot
 from pyspark_delta.kernel.protocol.column_mapping import without_mapping
 from pyspark_delta.kernel.protocol.features import supported_features
-from pyspark_delta.spark.tables.names import table_log
-from tests.support.catalog_tables import own_database, rows
+from tests.support.catalog_tables import own_database, rows, table_log
+from tests.support.refusals import condition
 
 
 @pytest.fixture
@@ -27,15 +27,11 @@ def db(spark: SparkSession) -> Iterator[str]:
 
 
 def refused(spark: SparkSession, statement: str) -> str | None:
-    with pytest.raises(DeltaError) as found:
-        spark.sql(statement)
-    return found.value.condition
+    return condition(spark, statement, kinds=DeltaError)
 
 
 def refused_by_spark(spark: SparkSession, statement: str) -> str | None:
-    with pytest.raises((AnalysisException, ParseException)) as found:
-        spark.sql(statement)
-    return found.value.getCondition()
+    return condition(spark, statement, kinds=(AnalysisException, ParseException))
 
 
 def newest(spark: SparkSession, name: str) -> Snapshot:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark_delta import DeltaTable, enable
 from pyspark_delta.errors import DeltaError
 from tests.support.catalog_tables import own_database
+from tests.support.refusals import condition
 
 PARTITION_HEADS = [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
 
@@ -29,15 +30,11 @@ def shown(spark: SparkSession, statement: str) -> list[tuple[Any, ...]]:
 
 
 def refused(spark: SparkSession, statement: str) -> str | None:
-    with pytest.raises(DeltaError) as found:
-        spark.sql(statement)
-    return found.value.condition
+    return condition(spark, statement, kinds=DeltaError)
 
 
 def refused_by_spark(spark: SparkSession, statement: str) -> str | None:
-    with pytest.raises(AnalysisException) as found:
-        spark.sql(statement)
-    return found.value.getCondition()
+    return condition(spark, statement, kinds=AnalysisException)
 
 
 def test_a_table_is_described_from_its_log(spark: SparkSession, db: str, table_path: Path) -> None:

@@ -10,8 +10,7 @@ from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 from pyspark_delta import enable
-from pyspark_delta.spark.tables.names import table_log
-from tests.support.catalog_tables import own_database
+from tests.support.catalog_tables import own_database, table_log
 
 MERGE = (
     "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED AND s.v = 'x' THEN DELETE "

@@ -12,9 +12,8 @@ from pyspark.sql import functions as F
 
 from pyspark_delta import enable
 from pyspark_delta.errors import SchemaError
-from pyspark_delta.spark.tables.names import table_log
-from tests.support.catalog_tables import own_database, rows
-from tests.support.refusals import condition
+from tests.support.catalog_tables import own_database, rows, table_log
+from tests.support.refusals import condition, refused
 from tests.support.spark_tables import conf
 
 
@@ -102,13 +101,13 @@ def test_a_partition_column_that_is_left_out_is_null(
     rest.writeTo("t").overwrite(F.col("p").isNull())
     assert rows(spark.table("t")) == [(17, None, None, "rest")]
     writer, path = rest.write.format("delta"), table_log(spark, "t").store.root_uri
-    for refused in (
+    for write in (
         rest.writeTo("t").overwritePartitions,
         lambda: writer.mode("overwrite").saveAsTable("t"),
         lambda: writer.mode("append").save(path),
     ):
-        with pytest.raises(SchemaError, match="DELTA_PARTITION_COLUMN_NOT_FOUND"):
-            refused()
+        with refused(SchemaError, match="DELTA_PARTITION_COLUMN_NOT_FOUND"):
+            write()
 
 
 def test_a_partition_column_that_is_left_out_takes_the_value_of_the_table(
@@ -123,7 +122,7 @@ def test_a_partition_column_that_is_left_out_takes_the_value_of_the_table(
     spark.sql("SELECT 2 AS a, 6 AS n").writeTo("g").append()
     assert rows(spark.table("g")) == [(1, "dd", 2, 5), (2, "dd", 3, 6)]
     assert condition(spark, "INSERT INTO g (a) VALUES (1)") == "DELTA_INSERT_COLUMN_MISMATCH"
-    with pytest.raises(SchemaError, match="DELTA_PARTITION_COLUMN_NOT_FOUND"):
+    with refused(SchemaError, match="DELTA_PARTITION_COLUMN_NOT_FOUND"):
         spark.sql("SELECT 2 AS a").writeTo("g").append()
 
 

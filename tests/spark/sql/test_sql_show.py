@@ -16,8 +16,9 @@ from pyspark_delta.kernel.protocol.column_mapping import without_mapping
 from pyspark_delta.kernel.protocol.features import protocol_text
 from pyspark_delta.kernel.protocol.identity_columns import HIGH_WATER_MARK
 from pyspark_delta.kernel.protocol.properties import PROPERTIES
-from pyspark_delta.spark.tables.names import logical_clustering, table_log
-from tests.support.catalog_tables import own_database, rows
+from pyspark_delta.spark.tables.names import logical_clustering
+from tests.support.catalog_tables import own_database, rows, table_log
+from tests.support.refusals import condition
 
 
 @pytest.fixture
@@ -28,9 +29,7 @@ def db(spark: SparkSession) -> Iterator[str]:
 
 
 def refused(spark: SparkSession, statement: str) -> str | None:
-    with pytest.raises(DeltaError) as found:
-        spark.sql(statement)
-    return found.value.condition
+    return condition(spark, statement, kinds=DeltaError)
 
 
 def shown(spark: SparkSession, statement: str) -> list[tuple[Any, ...]]:

@@ -63,6 +63,7 @@ def db(spark: SparkSession) -> Iterator[str]:
         yield name
 
 
+@pytest.mark.classic
 def test_what_is_not_ours_is_left_to_spark(spark: SparkSession, db: str) -> None:
     for text in UNCHANGED:
         assert DeltaDoor().statement(spark, text, None) is None
@@ -70,6 +71,7 @@ def test_what_is_not_ours_is_left_to_spark(spark: SparkSession, db: str) -> None
             spark.sql(text)
 
 
+@pytest.mark.classic
 def test_a_path_in_a_text_or_a_comment_is_no_table(
     spark: SparkSession, db: str, table_path: Path
 ) -> None:

@@ -84,7 +84,12 @@ def enable(spark: SparkSession) -> SparkSession:
 
 
 def disable(spark: SparkSession) -> SparkSession:
-    """Undo `enable`; PySpark is as it was once no session is enabled."""
+    """Undo `enable`; PySpark is as it was once no session is enabled.
+
+    A session of Spark Connect is returned as it is: its server has Delta, or not.
+    """
+    if is_connect(spark):
+        return spark
     turn_off(spark)
     with _LOCK:
         if not any_enabled():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, StructType
 
+from pyspark_delta.errors import PropertyError
 from pyspark_delta.spark.jvm.expressions.catalyst import column_of
 from pyspark_delta.spark.jvm.gateway import JvmSession, items
 from pyspark_delta.spark.jvm.plans.frames import plan_frame
@@ -64,4 +66,12 @@ class ConnectPlanner:
         return StructType.fromJson({"type": "struct", "fields": [column]}).fields[0].dataType
 
     def _parsed(self, name: str, message: bytes) -> Any:
-        return self._jvm.static(f"{_PROTO}.{name}", "parseFrom")(bytearray(message))
+        try:
+            return self._jvm.static(f"{_PROTO}.{name}", "parseFrom")(bytearray(message))
+        except Py4JJavaError as error:
+            raise PropertyError(
+                "DELTA_ILLEGAL_OPTION",
+                input=f"{len(message)} bytes",
+                name=name,
+                explain="is not a message of Spark Connect",
+            ) from error
