@@ -164,7 +164,7 @@ def test_a_version_or_time_that_is_too_new_is_answered_with_the_newest(
         with pytest.raises(PySparkException if ask is stream else DeltaError) as caught:
             ask()
         found = str(caught.value)
-        assert re.search(r"newest is 3\b|log holds 0 to 3\b", found), found
+        assert re.search(r"newest is 3\b|log contains 0 to 3\b", found), found
         assert "cleaned up" not in found
     by_time: list[Callable[[], object]] = [
         lambda: load(spark, table_path, timestampAsOf=later),

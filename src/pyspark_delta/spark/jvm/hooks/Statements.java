@@ -292,10 +292,23 @@ public final class Statements {
             if (name == null || NO_NAMES.contains(name[0].toUpperCase(Locale.ROOT))) {
                 return true;
             }
-            // SHOW COLUMNS IN a table IN a database.
-            return "SHOW".equals(first) && (words.takes("IN") || words.takes("FROM"))
-                || !isOthers(session, name);
+            return isUnknownToSpark(words, first) || !isOthers(session, name);
         }
         return !ONLY_TABLES.contains(first);
+    }
+
+    /** Whether Spark's parser would take the words behind the name for an error, or as another name. */
+    private static boolean isUnknownToSpark(Words words, String first) {
+        if ("SHOW".equals(first)) {
+            return words.takes("IN") || words.takes("FROM"); // SHOW COLUMNS IN a table IN a database
+        }
+        if (!"ALTER".equals(first)) {
+            return false;
+        }
+        if (words.takes("DROP")) {
+            return words.takes("FEATURE");
+        }
+        return words.takesAll(new String[] {"ALTER", "[COLUMN]"})
+            && words.name() != null && words.takes("SYNC");
     }
 }

@@ -145,14 +145,14 @@ def _insert(jvm: JvmSession, plan: Any, queries: Any) -> ParsedInsert | None:
             query=query,
             statement=statement,
         )
-    spec: Mapping[str, Any] = jvm.python_dict(plan.partitionSpec())
+    spec = {str(each._1()): each._2() for each in items(plan.partitionSpec().toSeq())}
     return ParsedInsert(
         target=target,
         overwrite=bool(plan.overwrite()),
         by_name=bool(plan.byName()),
         columns=tuple(map(str, items(plan.userSpecifiedCols()))),
-        fixed={str(key): value.get() for key, value in spec.items() if value.isDefined()},
-        open=tuple(str(key) for key, value in spec.items() if not value.isDefined()),
+        fixed={key: value.get() for key, value in spec.items() if value.isDefined()},
+        open=tuple(key for key, value in spec.items() if not value.isDefined()),
         if_not_exists=bool(plan.ifPartitionNotExists()),
         evolves=bool(plan.withSchemaEvolution()),
         query=query,
