@@ -47,7 +47,7 @@ VOLATILE = (
     (re.compile(r"#\d+L?\b"), "#N"),
     (re.compile(r"db_[0-9a-f]{12}"), "DB"),
     (re.compile(r"col-[0-9a-f-]+"), "COL"),
-    (re.compile(r"file:\S*/warehouse/"), "WAREHOUSE/"),
+    (re.compile(r"file:[^\"',]*?/warehouse/"), "WAREHOUSE/"),
 )
 
 

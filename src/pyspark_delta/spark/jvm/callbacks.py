@@ -88,6 +88,9 @@ def thrown_in_java(jvm: JvmSession) -> Iterator[None]:
     try:
         yield
     except DeltaError as error:
+        origin = None if error.__cause__ is None else java_error(error.__cause__)
+        if origin is not None and _is_interruption(jvm, origin):
+            raise _propagated(jvm, _unchecked(jvm, origin)) from error
         raise _propagated(jvm, _java_error(jvm, error), error) from error
     except JAVA_FAILURES as error:
         origin = java_error(error)
@@ -173,8 +176,7 @@ def _unchecked(jvm: JvmSession, error: Any) -> Any:
     if any(is_instance_of(jvm.gateway, error, f"java.lang.{name}") for name in _UNCHECKED):
         return error
     text = error.getMessage() or error.toString()
-    streams = jvm.java_class("org.apache.spark.sql.execution.streaming.runtime.StreamExecution$")
-    if streams.isInterruptionException(error, jvm.spark.sparkContext._jsc.sc()):
+    if _is_interruption(jvm, error):
         # Spark must see that the query was stopped, not that it failed.
         cause = jvm.java_class("java.io.InterruptedIOException")(text)
         return jvm.java_class("java.io.UncheckedIOException")(text, cause)
@@ -182,6 +184,12 @@ def _unchecked(jvm: JvmSession, error: Any) -> Any:
         return _runtime_error(jvm, text, error, None, jvm.scala_map({}), None)
     parameters = jvm.scala_map(dict(error.getMessageParameters() or {}))
     return _runtime_error(jvm, text, error, error.getCondition(), parameters, error.getSqlState())
+
+
+def _is_interruption(jvm: JvmSession, error: Any) -> bool:
+    """Whether an error follows from the end of the streaming query that runs on this thread."""
+    streams = jvm.java_class("org.apache.spark.sql.execution.streaming.runtime.StreamExecution$")
+    return bool(streams.isInterruptionException(error, jvm.spark.sparkContext._jsc.sc()))
 
 
 # Spark's classes of errors by PySpark's names, and what their widest constructors take.
