@@ -11,9 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -38,9 +36,6 @@ from pyspark_delta.kernel.log.frames.file_actions import (
 from pyspark_delta.kernel.protocol.actions import Action, AddFile, RemoveFile
 
 LARGE_COMMIT_BYTES = 512 * 1024
-# Arrow parses the blocks of a commit on all cores; the second keeps them busy in between.
-_PARSERS = 2
-_Commits = Sequence[tuple[str, bytes]]
 
 _PARTITION_VALUES = re.compile(rb'"partitionValues"\s*:\s*(\{[^{}]*\})')
 _MOST_KEYS = 256
@@ -48,7 +43,6 @@ _SAMPLE_LINES = 64
 _SAMPLE_BYTES = 1 << 18
 # Out of bytes: to make an array of a list, pyarrow imports pandas where it is installed.
 _FIRST_OFFSET = pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(bytes(4))])
-_LINE_END = pa.Array.from_buffers(pa.uint8(), 1, [None, pa.py_buffer(b"\n")])[0]
 # Required fields of an add, which are null after Arrow's reader if they were absent.
 _REQUIRED = ("path", "size", "modificationTime", "dataChange")
 
@@ -57,44 +51,29 @@ def frames_from_commits(
     commits: Iterable[tuple[str, bytes]], root_uri: str
 ) -> Iterator[ActionFrame]:
     """Frames of commits given oldest first, as (path, content); small neighbours share one."""
-    groups = list(_groups(commits))
-    if sum(_is_large(group) for group in groups) < 2:
-        yield from (_group_frame(group, root_uri) for group in groups)
-        return
-    with ThreadPoolExecutor(_PARSERS) as pool:
-        yield from pool.map(_group_frame, groups, repeat(root_uri))
-
-
-def frame_from_json(path: str, data: bytes, root_uri: str) -> ActionFrame:
-    """The frame of one commit."""
-    return _group_frame([(path, data)], root_uri)
-
-
-def _groups(commits: Iterable[tuple[str, bytes]]) -> Iterator[_Commits]:
-    """Commits that share a frame: a large one by itself, or small neighbours."""
     small: list[tuple[str, bytes]] = []
     pending = 0
     for path, data in commits:
         is_large = len(data) >= LARGE_COMMIT_BYTES
         if small and (is_large or pending >= 16 * LARGE_COMMIT_BYTES):
-            yield small
+            yield frame_by_line(small, root_uri)
             small, pending = [], 0
         if is_large:
-            yield [(path, data)]
+            yield frame_from_json(path, data, root_uri)
         else:
             small.append((path, data))
             pending += len(data)
     if small:
-        yield small
+        yield frame_by_line(small, root_uri)
 
 
-def _is_large(group: _Commits) -> bool:
-    return len(group) == 1 and len(group[0][1]) >= LARGE_COMMIT_BYTES
-
-
-def _group_frame(group: _Commits, root_uri: str) -> ActionFrame:
-    frame = frame_by_arrow(*group[0], root_uri) if _is_large(group) else None
-    return frame_by_line(group, root_uri) if frame is None else frame
+def frame_from_json(path: str, data: bytes, root_uri: str) -> ActionFrame:
+    """The frame of one commit."""
+    if len(data) >= LARGE_COMMIT_BYTES:
+        frame = frame_by_arrow(path, data, root_uri)
+        if frame is not None:
+            return frame
+    return frame_by_line([(path, data)], root_uri)
 
 
 def frame_by_line(commits: Sequence[tuple[str, bytes]], root_uri: str) -> ActionFrame:
@@ -149,7 +128,7 @@ def frame_by_arrow(path: str, data: bytes, root_uri: str) -> ActionFrame | None:
         table = _read(body, shape.read_schema())
     except pa.ArrowException:
         return None
-    num_lines = _num_line_ends(body) + (data[stop - 1 : stop] != b"\n")
+    num_lines = data.count(b"\n", start, stop) + (data[stop - 1 : stop] != b"\n")
     if num_lines != table.num_rows:
         return None
     adds = _file_table(table, "add", ADD_SCHEMA, shape)
@@ -283,12 +262,6 @@ def _read(body: pa.Buffer, schema: pa.Schema) -> pa.Table:
             explicit_schema=schema, unexpected_field_behavior="error"
         ),
     )
-
-
-def _num_line_ends(body: pa.Buffer) -> int:
-    # Unlike `bytes.count`, it lets other threads run.
-    octets = pa.Array.from_buffers(pa.uint8(), body.size, [None, body])
-    return int(pc.equal(octets, _LINE_END).true_count)
 
 
 def _keys_are_certain(body: bytes, *tables: pa.Table) -> bool:
