@@ -29,9 +29,9 @@ HEADLINES = (
     "write 10,000,000 rows of 7 columns",
     "plan a filter over 300,000 files, cold",
     "MERGE 5 rows into a table of 30 commits",
-    "DELETE 1% of 10,000,000 rows with vectors",
     "open and list 300,000 files from JSON",
     "open and list 200,000 files from a checkpoint with statistics",
+    "all files of a checkpoint with typed statistics only, 3,000,000 files",
 )
 
 # Single cases of which the table has the sum or the middle one, and figures about figures.
