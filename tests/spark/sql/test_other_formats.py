@@ -87,6 +87,19 @@ def db(spark: SparkSession, door: CountingDoor) -> Iterator[str]:
         yield name
 
 
+def test_an_explain_of_an_explain_is_spark_s_and_changes_nothing(
+    spark: SparkSession, db: str, door: CountingDoor
+) -> None:
+    spark.sql("CREATE TABLE t (id INT) USING delta")
+    spark.sql("INSERT INTO t VALUES (1)")
+    door.calls = 0
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    assert parser.parsePlan("EXPLAIN " * 200 + "DELETE FROM t") is not None
+    assert door.calls == 0
+    spark.sql("EXPLAIN EXPLAIN DELETE FROM t").collect()
+    assert rows(spark.table("t")) == [(1,)]
+
+
 @pytest.mark.parametrize("in_front", IN_FRONT)
 def test_a_statement_on_another_format_s_table_does_not_call_python(
     spark: SparkSession, db: str, door: CountingDoor, in_front: str
